@@ -1,0 +1,313 @@
+"""Everything a run can say.
+
+An event happened, is recorded for ever, and is named in the past tense. A signal is for whoever is
+watching right now and is not kept. Both unions are closed: a `match` over them ends without
+`case _`, so the type checker lists the places a new one must be handled.
+
+Knows nothing about models, tools or journals. Everything here is made of strings, numbers, booleans
+and tuples of such records, so that a journal can write it down as JSON and compare it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Stop = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "pause"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call the model asked for.
+
+    `arguments` is the text as it came, which need not be JSON. `opaque` is JSON text of what the
+    provider attached to the call and wants back (a thought signature); "" where there is none.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    opaque: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the server counted them. None means it did not say, which is not zero.
+
+    `cached` and `cache_write` are parts of `input`, `reasoning` is a part of `output`.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """One failed attempt before a reply came: what failed, and how long we waited after it."""
+
+    kind: str
+    message: str
+    waited: float
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A worked example: a question, one call, its result, the answer."""
+
+    question: str
+    name: str
+    arguments: str
+    result: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """One call that waits for a person, bound to exactly what they are shown.
+
+    `why` is "policy" (the call needs an approval) or "in_doubt" (it was started before a crash and
+    nobody knows whether it happened).
+    """
+
+    call_id: str
+    fingerprint: str
+    why: Literal["policy", "in_doubt"] = "policy"
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The first record of a run. `meta` is JSON text of the caller's own (root, model, version)."""
+
+    question: str
+    system: str = ""
+    examples: tuple[Example, ...] = ()
+    meta: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunContinued:
+    """A follow-up question after an end: the conversation goes on in the same history."""
+
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """A new attempt took the run over where an earlier one left it."""
+
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInterrupted:
+    """An attempt stopped before the run's end: "cancelled", or the kind of a `FatalError`."""
+
+    kind: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied:
+    """One complete reply.
+
+    `origin` names the endpoint it came from; `opaque` is JSON text of what that endpoint wants back
+    with the turn (reasoning items, signatures), and goes back to no other. `call_in_text` says that
+    the text looks like a tool call written as prose. `dropped_calls` counts calls that came although
+    tools were withheld. `estimated` is our own count of the tokens, used where `usage` is silent.
+    `cost` is in US dollars, None where the price is not known. `first_token` is in seconds.
+    """
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    stop: Stop = "stop"
+    usage: Usage = Usage()
+    model: str = ""
+    origin: str = ""
+    opaque: str = ""
+    reasoning: str = ""
+    retries: tuple[Retry, ...] = ()
+    seconds: float = 0.0
+    first_token: float | None = None
+    estimated: int = 0
+    cost: float | None = None
+    call_in_text: bool = False
+    dropped_calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reminded:
+    """Words from the loop to the model, which it reads as a user message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequested:
+    """These calls wait for a person."""
+
+    requests: tuple[ApprovalRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided:
+    """What a person said about one call.
+
+    `fingerprint` is the one they were shown. `arguments` are the edited ones, None when they left
+    them alone. `standing` allows the same tool for the rest of the run. `expires_at` is a Unix time.
+    """
+
+    call_id: str
+    allowed: bool
+    by: str = ""
+    note: str = ""
+    fingerprint: str = ""
+    arguments: str | None = None
+    standing: bool = False
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IntentRecorded:
+    """These calls are about to run, in this order; recorded before the first one starts.
+
+    For a call that must not run twice this is what a later attempt learns of a crash, and for a
+    call that was approved it is what uses the approval up.
+    """
+
+    call_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturned:
+    """What a tool call came to. An error is a value here: the model reads it and tries something else.
+
+    `content` is what the model sees. `repeat` counts how often this very call has had this very
+    result (0 for a tool that polls). `arguments` are the ones that ran, where a person edited them.
+    """
+
+    call_id: str
+    content: str
+    error: str | None = None
+    seconds: float = 0.0
+    repeat: int = 1
+    untrusted: bool = False
+    arguments: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What the model sees was shortened; the journal keeps everything.
+
+    The results of the calls in `cleared` are now stubs. With a `summary`, the events before index
+    `upto` are represented by it.
+    """
+
+    cleared: tuple[str, ...] = ()
+    summary: str = ""
+    upto: int = 0
+    usage: Usage = Usage()
+    estimated: int = 0
+    cost: float | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LimitReached:
+    """A limit was reached: the model gets one last word, without tools."""
+
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The end. `reason` is "answered" or the limit; `source` is "journal" when even the last word
+    failed and the answer was put together from what is on record."""
+
+    reason: str
+    answer: str
+    source: Literal["model", "journal"] = "model"
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RunContinued
+    | RunResumed
+    | RunInterrupted
+    | ModelReplied
+    | Reminded
+    | ApprovalRequested
+    | ApprovalDecided
+    | IntentRecorded
+    | ToolReturned
+    | Compacted
+    | LimitReached
+    | RunEnded
+)
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAsked:
+    """A request is about to leave. `tools` is False when they are withheld for the last word."""
+
+    step: int
+    tools: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The text shown since the last `ModelAsked` belongs to an attempt that failed: forget it."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetryWaiting:
+    """An attempt failed; the next one, number `attempt`, starts in `seconds`."""
+
+    kind: str
+    message: str
+    seconds: float
+    attempt: int
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRunning:
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the person who runs the agent should know once."""
+
+    text: str
+
+
+Signal: TypeAlias = (
+    ModelAsked | TextDelta | ReasoningDelta | Restarted | RetryWaiting | ToolRunning | ToolProgress | Notice
+)

@@ -1,0 +1,140 @@
+"""The three things the loop uses, as small protocols, and what passes through them.
+
+`LLM` turns a request into one complete reply. `Tools` knows the tools and runs a call. `Journal`
+keeps runs, and `RunLog` is one of them while it is being driven. Retrying, tracing, replaying and
+sandboxing are objects with the same methods that wrap one of these; the loop cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from .events import ApprovalDecided, Event, ModelReplied, Signal, ToolCall, ToolReturned
+
+if TYPE_CHECKING:
+    from .messages import Transcript
+    from .state import State
+
+Emit: TypeAlias = Callable[[Event | Signal], None]
+
+# What running a call twice would do. `read` changes nothing; `idempotent` may be repeated with the
+# same key; `once` must never be repeated, and is what an undeclared tool counts as.
+Effect = Literal["read", "idempotent", "once"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it: `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One logical request to a model; retries carry the same one.
+
+    `transcript` is what the model sees. `tools` are all tools of the run, in a fixed order;
+    `may_call` is False for the last word, when a call must be impossible. `key` is the same over all
+    retries and resumes of this request. `deadline` is a time of the running event loop's clock and
+    `allowance` the number of tokens the run may still spend; None means unlimited.
+    """
+
+    transcript: Transcript
+    tools: tuple[ToolSpec, ...] = ()
+    may_call: bool = True
+    key: str = ""
+    deadline: float | None = None
+    allowance: int | None = None
+
+
+class LLM(Protocol):
+    async def reply(self, request: Request, emit: Emit) -> ModelReplied:
+        """One complete reply, or `ProviderError`. A reply that was cut short is never returned.
+
+        Emits `TextDelta` (and `ReasoningDelta`) as text arrives, where the server streams.
+        """
+        ...
+
+
+class Tools(Protocol):
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """All tools, always in the same order: they are the first bytes of every request."""
+        ...
+
+    def effect(self, name: str) -> Effect | None:
+        """The declared effect class; None when nothing was declared (treated as `once`)."""
+        ...
+
+    def polls(self, name: str) -> bool:
+        """Whether asking again for the same thing is what this tool is for."""
+        ...
+
+    def needs_approval(self, call: ToolCall) -> bool: ...
+
+    def fingerprint(self, call: ToolCall) -> str:
+        """A digest of exactly what an approval of this call allows."""
+        ...
+
+    def refuse(self, call: ToolCall) -> ToolReturned | None:
+        """The result of a call that cannot run (unknown tool, bad arguments), else None."""
+        ...
+
+    async def run(self, call: ToolCall, *, key: str = "", emit: Emit = ..., deadline: float | None = None) -> ToolReturned:
+        """Run one call and return whatever became of it; never raises but for cancellation.
+
+        `key` is the call's idempotency key. `deadline` is a time of the running event loop's clock.
+        """
+        ...
+
+    async def probe(self, call: ToolCall, *, key: str = "") -> ToolReturned | bool | None:
+        """What became of a call that was started before a crash.
+
+        A result: it happened, and this was its outcome. False: it did not happen, run it. None: this
+        tool cannot tell.
+        """
+        ...
+
+
+class RunLog(Protocol):
+    """One run, open for writing by this process only."""
+
+    run_id: str
+    state: State
+
+    async def append(self, event: Event) -> None:
+        """Make the event durable, then fold it into `state`. Raises `JournalError`, having changed nothing."""
+        ...
+
+
+class Journal(Protocol):
+    """Keeps runs. `MemoryJournal` forgets them with the process, `SqliteJournal` does not."""
+
+    def open(self, run_id: str) -> AbstractAsyncContextManager[RunLog]:
+        """The run, new or not, for this process alone. Raises `RunBusy`, `RunPoisoned`, `JournalDamaged`."""
+        ...
+
+    def events(self, run_id: str) -> Sequence[Event]:
+        """All events of a run, oldest first. Raises `UnknownRun`."""
+        ...
+
+    async def decide(self, run_id: str, call_id: str, *, allow: bool, by: str = "", note: str = "") -> ApprovalDecided:
+        """Record what a person decided about a call. The first decision wins. Needs no lease."""
+        ...
+
+
+Reviewer: TypeAlias = Callable[["Pending"], Awaitable[ApprovalDecided]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A call that waits for a person, with all they need to decide."""
+
+    call: ToolCall
+    fingerprint: str
+    why: str = "policy"
+    description: str = ""

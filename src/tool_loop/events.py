@@ -46,12 +46,14 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """One failed attempt before a reply came: what failed, and how long we waited after it."""
+    """One failed attempt before a reply came: what failed, how long we waited after it, and the
+    tokens it is known to have cost."""
 
     kind: str
     message: str
     waited: float
     status: int | None = None
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,8 @@ class ModelReplied:
     `origin` names the endpoint it came from; `opaque` is JSON text of what that endpoint wants back
     with the turn (reasoning items, signatures), and goes back to no other. `call_in_text` says that
     the text looks like a tool call written as prose. `dropped_calls` counts calls that came although
-    tools were withheld. `estimated` is our own count of the tokens, used where `usage` is silent.
-    `cost` is in US dollars, None where the price is not known. `first_token` is in seconds.
+    tools were withheld. `cost` is in US dollars, None where the price is not known. `seconds` is how
+    long the reply took, waits included, and `first_token` how long until its first text.
     """
 
     text: str
@@ -135,7 +137,6 @@ class ModelReplied:
     retries: tuple[Retry, ...] = ()
     seconds: float = 0.0
     first_token: float | None = None
-    estimated: int = 0
     cost: float | None = None
     call_in_text: bool = False
     dropped_calls: int = 0
@@ -177,11 +178,13 @@ class ApprovalDecided:
 class IntentRecorded:
     """These calls are about to run, in this order; recorded before the first one starts.
 
-    For a call that must not run twice this is what a later attempt learns of a crash, and for a
-    call that was approved it is what uses the approval up.
+    `call_ids` are those that must not run twice: this is what a later attempt learns of a crash.
+    They run one after another in this order, so of those without a result only the first can have
+    started. `approved` are the calls whose approval is used up by running them now.
     """
 
-    call_ids: tuple[str, ...]
+    call_ids: tuple[str, ...] = ()
+    approved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,6 @@ class Compacted:
     summary: str = ""
     upto: int = 0
     usage: Usage = Usage()
-    estimated: int = 0
     cost: float | None = None
     seconds: float = 0.0
 

@@ -1,0 +1,302 @@
+"""What the model sees: a pure function of the events, kept up to date one event at a time.
+
+A `Transcript` grows only at its end, except when the run is compacted, so that a dialect can encode
+each message once and a provider's prompt cache sees the same first bytes at every request.
+
+Also here: every sentence the loop itself says to a model, and the repair of a reply's call ids.
+Knows nothing about any provider's format; the files in `llm/` turn these messages into bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from .events import (
+    ApprovalDecided,
+    Compacted,
+    Event,
+    LimitReached,
+    ModelReplied,
+    Reminded,
+    RunContinued,
+    RunEnded,
+    RunStarted,
+    ToolCall,
+    ToolReturned,
+)
+
+DEFAULT_SYSTEM = "Use the tools when you need them. Stop and answer when you are done."
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """One reply. `opaque` goes back to the endpoint named in `origin`, and to no other."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    opaque: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMessage:
+    call_id: str
+    name: str
+    content: str
+    error: bool = False
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
+
+
+class Transcript:
+    """The messages of one run, in order, with every call directly followed by its results.
+
+    Results are recorded as they land but shown in call order, so they wait in `_landed` until the
+    last one of their reply is in. Messages already there never change: a compaction makes a new
+    transcript, so whatever was derived from this one (its encoded bytes) can be kept beside it in a
+    `WeakKeyDictionary`. `chars` is the size of it all, the basis for estimating tokens.
+    """
+
+    __slots__ = ("__weakref__", "_asked", "_landed", "chars", "messages", "system")
+
+    def __init__(self, system: str = "", messages: Iterable[Message] = ()) -> None:
+        self.system = system
+        self.messages: list[Message] = []
+        self.chars = len(system)
+        self._asked: tuple[ToolCall, ...] = ()
+        self._landed: dict[str, ToolReturned] = {}
+        for message in messages:
+            self._add(message)
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._open(event)
+            case RunContinued(question=text) | Reminded(text=text):
+                self._add(UserMessage(text))
+            case ModelReplied():
+                # An empty assistant turn is refused by several providers and says nothing.
+                if event.text or event.calls:
+                    self._add(AssistantMessage(event.text, event.calls, event.opaque, event.origin))
+                self._asked = event.calls
+            case ToolReturned():
+                self._landed[event.call_id] = event
+                self._close_turn()
+            case LimitReached(limit=limit):
+                self._add(UserMessage(last_word(limit)))
+            case RunEnded(source="journal", answer=text):
+                self._add(AssistantMessage(text))
+            case _:
+                pass  # nothing the model sees; `Compacted` needs the whole list, see `rebuilt`
+
+    def extended(self, *more: Message) -> Transcript:
+        """A copy with further messages at its end, for a question asked on the side."""
+        return Transcript(self.system, (*self.messages, *more))
+
+    @classmethod
+    def rebuilt(cls, events: Sequence[Event], cleared: frozenset[str], summary: str, upto: int) -> Transcript:
+        """The same in fewer words: a summary for what lies before `upto`, stubs for the results in `cleared`.
+
+        The system prompt, the examples and the current question stay word for word.
+        """
+        opening, later = events[0], events[1:]
+        assert isinstance(opening, RunStarted)
+        if summary:
+            asked = [opening.question, *(e.question for e in events[:upto] if isinstance(e, RunContinued))]
+            opening = replace(opening, question=f"{asked[-1]}\n\n{summary_note(summary)}")
+            later = events[upto:]
+        self = cls()
+        self.apply(opening)
+        calls: dict[str, ToolCall] = {}
+        for event in later:
+            if isinstance(event, ModelReplied):
+                calls.update((call.id, call) for call in event.calls)
+            if isinstance(event, ToolReturned) and event.call_id in cleared:
+                self.apply(replace(event, content=stub(calls[event.call_id], event.content), repeat=1))
+            else:
+                self.apply(event)
+        return self
+
+    def _open(self, event: RunStarted) -> None:
+        self.system = event.system
+        self.chars += len(event.system)
+        for n, example in enumerate(event.examples):
+            call = ToolCall(f"example_{n}", example.name, example.arguments)
+            self._add(UserMessage(example.question))
+            self._add(AssistantMessage("", (call,)))
+            self._add(ToolMessage(call.id, call.name, example.result))
+            self._add(AssistantMessage(example.answer))
+        self._add(UserMessage(event.question))
+
+    def _close_turn(self) -> None:
+        if not all(call.id in self._landed for call in self._asked):
+            return
+        for call in self._asked:
+            result = self._landed.pop(call.id)
+            self._add(ToolMessage(call.id, call.name, shown(result), result.error is not None))
+        self._asked = ()
+
+    def _add(self, message: Message) -> None:
+        self.messages.append(message)
+        match message:
+            case UserMessage(text=text) | ToolMessage(content=text):
+                self.chars += len(text)
+            case AssistantMessage():
+                self.chars += len(message.text) + len(message.opaque)
+                self.chars += sum(len(c.name) + len(c.arguments) + len(c.opaque) for c in message.calls)
+
+
+# --- what the model is told -----------------------------------------------------------------------
+
+
+def failure(kind: str, message: str, hint: str = "", **fields: Any) -> str:
+    """The one form in which a model reads a failure: JSON with the kind, the message and a hint."""
+    body: dict[str, Any] = {"error": kind, "message": message}
+    if hint:
+        body["hint"] = hint
+    return json.dumps(body | fields, ensure_ascii=False, default=str)
+
+
+def failed(call: ToolCall, kind: str, message: str, hint: str = "", **fields: Any) -> ToolReturned:
+    return ToolReturned(call.id, failure(kind, message, hint, **fields), kind)
+
+
+def shown(result: ToolReturned) -> str:
+    """A result as the model reads it: the record, with what the loop has to say about it."""
+    text = result.content
+    if result.arguments is not None:
+        text = f"[a person edited the arguments; these ran: {result.arguments}]\n{text}"
+    if result.repeat > 1:
+        text += "\n\n[note: the same call gave the same result before; nothing has changed. Try something else, or answer.]"
+    return text
+
+
+def cut_off(call: ToolCall) -> ToolReturned:
+    message = "the reply was cut at the output limit, so none of its calls was run"
+    return failed(call, "cut_off", message, "send fewer or smaller calls in one reply")
+
+
+def denied(call: ToolCall, decision: ApprovalDecided, why: str = "") -> ToolReturned:
+    message = why or (f"not allowed: {decision.note}" if decision.note else "not allowed")
+    return failed(call, "denied", message, "do not repeat it; go on without it or ask what is wanted instead")
+
+
+def cancelled(call: ToolCall) -> ToolReturned:
+    message = "the run was interrupted before this call was over; it has no result"
+    return failed(call, "cancelled", message, "call it again if it is still needed")
+
+
+def outcome_unknown(call: ToolCall, note: str = "") -> ToolReturned:
+    message = "this call was started, then the process stopped: it may or may not have happened"
+    hint = "check first whether it happened; only if it certainly did not, ask for it again"
+    return failed(call, "outcome_unknown", message, hint, **({"person": note} if note else {}))
+
+
+def over_limit(call: ToolCall, most: int) -> ToolReturned:
+    message = f"not run: {call.name} may be called {most} times in this run, and has been"
+    return failed(call, "limit_reached", message, "answer from what you have, or use another tool")
+
+
+def last_word(limit: str) -> str:
+    return f"Stop here: {limit}. No more tools can be called. Answer the question now, from what you have found so far, and say what is missing."
+
+
+def summary_note(summary: str) -> str:
+    return f"[The work so far, summarised; the details before this point are gone]\n{summary}"
+
+
+def stub(call: ToolCall, content: str) -> str:
+    return f"[{len(content)} characters removed to save space; to read them again, call {call.name} with {call.arguments}]"
+
+
+NO_CALL_FOUND = (
+    "Your reply contains a tool call written as text. Nothing was run. "
+    "If you want a tool to run, call it through the tool-calling interface; otherwise answer in plain words."
+)
+
+SUMMARISE = (
+    "Pause here and write a summary for yourself, because the conversation is about to be shortened. Keep: "
+    "what was asked, what was found (file names, line numbers, figures, exact names), what was tried and failed, "
+    "decisions, and what is still to be done. Do not call tools. Write plain text only."
+)
+
+
+def from_journal(question: str, events: Sequence[Event], limit: str) -> str:
+    """An honest answer when the model gives none: what was asked, what was found, why it stopped."""
+    calls = {c.id: c for e in events if isinstance(e, ModelReplied) for c in e.calls}
+    results = [e for e in events if isinstance(e, ToolReturned)]
+    lines = [f"No answer: the run stopped ({limit}) and the model gave no last word.", f"Asked: {clip(question, 300)}"]
+    said = [e.text for e in events if isinstance(e, ModelReplied) and e.text.strip()]
+    if said:
+        lines.append(f"The model's last words: {clip(said[-1], 500)}")
+    good = [r for r in results if r.error is None and r.call_id in calls]
+    lines.append(f"Found so far ({len(good)} of {len(results)} calls gave a result):")
+    lines += [f"- {calls[r.call_id].name} {clip(calls[r.call_id].arguments, 80)}: {clip(r.content, 160)}" for r in good[-8:]]
+    return "\n".join(lines)
+
+
+def clip(text: str, most: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+# --- repairing a reply ----------------------------------------------------------------------------
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+# How models write a call when the server's template does not fit them; seen in recorded traffic of
+# a local server and in reported cases. Only ever used to tell the model, never to run anything.
+_CALL_MARKS = re.compile(r"<tool_call>|<tools?>|<function=|\[TOOL_CALLS\]|<\|tool_call|<\|python_tag\|>|<｜tool")
+_CALL_OBJECT = re.compile(r'\{+\s*"(?:name|function|tool)"\s*:\s*"(?P<name>[^"]{1,64})"\s*,\s*"(?:arguments|parameters|args)"\s*:')
+
+
+def looks_like_a_call(text: str, names: Iterable[str]) -> bool:
+    """Whether the text holds a tool call written as prose: a provider's marker, or an object naming a real tool."""
+    if "{" not in text and "[" not in text and "<" not in text:
+        return False
+    found = _CALL_OBJECT.search(text)
+    known = set(names)
+    if found:
+        return found["name"] in known
+    if mark := _CALL_MARKS.search(text):
+        return any(name in text[mark.end() :] for name in known)
+    # Pythonic style, alone on its line: [read_file(path="a.py")]
+    return any(re.search(rf"^\s*\[{re.escape(name)}\(.*\)\]\s*$", text, re.MULTILINE) for name in known if name in text)
+
+
+def repaired(reply: ModelReplied, taken: Mapping[str, object] | set[str], step: int, names: Iterable[str]) -> ModelReplied:
+    """The reply as it may enter the history: every call with an id of its own, calls in prose marked.
+
+    Ids that are missing, repeated or outside the charset get a new one made from the step and the
+    position, so that the same run always mints the same ids. All others stay as they came: some
+    providers refuse an id they did not make.
+    """
+    calls: list[ToolCall] = []
+    used = set(taken)
+    for n, call in enumerate(reply.calls):
+        fresh = call.id
+        if not _ID.fullmatch(fresh) or fresh in used:
+            fresh = minted(step, n, used)
+        used.add(fresh)
+        calls.append(call if fresh == call.id else replace(call, id=fresh))
+    in_text = not calls and bool(reply.text) and looks_like_a_call(reply.text, names)
+    if tuple(calls) == reply.calls and in_text == reply.call_in_text:
+        return reply
+    return replace(reply, calls=tuple(calls), call_in_text=in_text)
+
+
+def minted(step: int, position: int, used: set[str]) -> str:
+    name = f"call_{step}_{position}"
+    while name in used:
+        name += "x"
+    return name

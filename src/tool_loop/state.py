@@ -1,0 +1,265 @@
+"""What a list of events amounts to. No I/O, no clock: the same events always give the same state.
+
+Folding is incremental: an event costs the same at step 400 as at step 10, so a run does not slow
+down as it grows. Nothing here decides anything; `next_move` in agent.py does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+
+from .events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Compacted,
+    Event,
+    IntentRecorded,
+    LimitReached,
+    ModelReplied,
+    Reminded,
+    RunContinued,
+    RunEnded,
+    RunInterrupted,
+    RunResumed,
+    RunStarted,
+    ToolCall,
+    ToolReturned,
+    Usage,
+)
+from .messages import Transcript
+
+# Characters per token before the run has told us better. English prose has about 4, code about 3,
+# Chinese about 1.5: too low a guess only compacts early, too high a guess overflows the window.
+CHARS_PER_TOKEN = 3.0
+
+
+class State:
+    """The sum of a run's events. Only `apply` changes it.
+
+    `pending` are the calls without a result, in the order the model asked. `doubtful` are those
+    among them that an earlier attempt may have run. `steps`, `spent` (tokens), `cost` and
+    `tool_calls` count since the last question, because limits are per question; `ids` and
+    `transcript` span the whole run.
+    """
+
+    __slots__ = (
+        "_base_chars", "_base_tokens", "_news", "_ratio", "_seen", "answer", "compacted", "cost", "cut", "decisions",
+        "doubtful", "ended", "estimated", "events", "first", "ids", "intents", "interrupted", "latest", "pending",
+        "question", "reminded", "requested", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count",
+        "transcript", "unpriced", "untrusted",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.transcript = Transcript()
+        self.ids: set[str] = set()
+        self.intents: list[tuple[str, ...]] = []
+        self.decisions: dict[str, ApprovalDecided] = {}
+        self.requested: dict[str, str] = {}
+        self.standing: dict[str, ApprovalDecided] = {}
+        self.doubtful: set[str] = set()
+        self.pending: dict[str, ToolCall] = {}
+        self.untrusted = False
+        self.estimated = False
+        self.unpriced = False
+        self.interrupted: RunInterrupted | None = None
+        self._ratio = CHARS_PER_TOKEN
+        self._base_tokens = 0
+        self._base_chars = 0
+        self._begin("")
+
+    def _begin(self, question: str) -> None:
+        self.question = question
+        self.first = len(self.events)
+        self.steps = 0
+        self.spent = 0
+        self.cost = 0.0
+        self.tool_calls = 0
+        self.tool_count: Counter[str] = Counter()
+        self.answer: ModelReplied | None = None
+        self.cut = False
+        self.latest: ToolReturned | None = None
+        self.reminded = 0
+        self.compacted = False
+        self.stopping: LimitReached | None = None
+        self.ended: RunEnded | None = None
+        self._seen: dict[bytes, tuple[int, int]] = {}
+        self._news = 0
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> State:
+        state = cls()
+        for event in events:
+            state.apply(event)
+        return state
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case RunStarted(question=question) | RunContinued(question=question):
+                self._begin(question)
+            case ModelReplied():
+                self._replied(event)
+            case ToolReturned():
+                self._returned(event)
+            case Reminded():
+                self.answer = None
+                self.reminded += 1
+            case ApprovalRequested():
+                self.requested.update((r.call_id, r.fingerprint) for r in event.requests)
+            case ApprovalDecided():
+                self._decided(event)
+            case IntentRecorded():
+                self.intents.append(event.call_ids)
+            case RunResumed():
+                self._resumed()
+            case RunInterrupted():
+                self.interrupted = event
+            case LimitReached():
+                self.stopping = event
+                self.answer = None
+            case RunEnded():
+                self.ended = event
+            case Compacted():
+                self._compacted(event)
+        self.events.append(event)
+        if isinstance(event, Compacted):
+            self._rebuild(event)
+        else:
+            self.transcript.apply(event)
+
+    def _replied(self, reply: ModelReplied) -> None:
+        self.steps += 1
+        self.interrupted = None
+        self.compacted = False
+        read, written = self._tokens(reply)
+        self.spent += read + written + sum(retry.tokens for retry in reply.retries)
+        self._pay(reply.cost)
+        self._base_tokens = read + written
+        self._base_chars = self.transcript.chars + len(reply.text) + sum(len(c.name) + len(c.arguments) for c in reply.calls)
+        self.pending = {call.id: call for call in reply.calls}
+        self.ids.update(self.pending)
+        self.cut = reply.stop == "length"
+        self.answer = None if reply.calls else reply
+        self.intents.clear()
+
+    def _tokens(self, reply: ModelReplied) -> tuple[int, int]:
+        """What the reply cost: as the server counted it, estimated where it said nothing."""
+        read, written = reply.usage.input, reply.usage.output
+        if read is None:
+            self.estimated = True
+            read = int(self.transcript.chars / self._ratio)
+        elif read > 0:
+            # The schemas of the tools are in the count and not in the characters: the ratio comes
+            # out low and the estimate high, which is the safe side.
+            self._ratio = min(6.0, max(1.0, self.transcript.chars / read))
+        if written is None:
+            self.estimated = True
+            written = int((len(reply.text) + sum(len(c.arguments) for c in reply.calls)) / self._ratio)
+        return read, written
+
+    def _pay(self, cost: float | None) -> None:
+        if cost is None:
+            self.unpriced = True
+        else:
+            self.cost += cost
+
+    def _returned(self, result: ToolReturned) -> None:
+        call = self.pending.pop(result.call_id)
+        self.doubtful.discard(call.id)
+        self.latest = result
+        self.untrusted |= result.untrusted
+        if result.error not in ("cancelled", "denied", "cut_off", "limit_reached"):
+            self.tool_calls += 1
+            self.tool_count[call.name] += 1
+        if result.repeat:
+            key = _digest(call, result)
+            if key not in self._seen:
+                self._news += 1
+            self._seen[key] = (result.repeat, self._news)
+
+    def repeat(self, call: ToolCall, result: ToolReturned) -> int:
+        """Which time this call has this result, counted from the last time the run learnt something new.
+
+        One is a first time. Two deserves a note. Three in a row, or in a cycle with others that bring
+        nothing new either, has never helped. A call that comes back after something new was learnt
+        is read again for a reason, so it is never more than a second time.
+        """
+        count, news = self._seen.get(_digest(call, result), (0, 0))
+        return min(count + 1, 2) if news != self._news else count + 1
+
+    def _decided(self, decision: ApprovalDecided) -> None:
+        # The first decision about a call wins; the journal refuses a second one, and so do we.
+        self.decisions.setdefault(decision.call_id, decision)
+        call = self.pending.get(decision.call_id)
+        if decision.standing and call is not None:
+            before = self.standing.get(call.name)
+            if before is None or before.allowed:  # deny beats allow
+                self.standing[call.name] = decision
+
+    def _resumed(self) -> None:
+        for intent in self.intents:
+            open_calls = [call_id for call_id in intent if call_id in self.pending]
+            # They run one after another, each result recorded before the next starts: so of those
+            # without a result the first may have happened, and the others certainly have not.
+            if open_calls:
+                self.doubtful.add(open_calls[0])
+                # Its approval was used up when it was started.
+                self.decisions.pop(open_calls[0], None)
+                self.requested.pop(open_calls[0], None)
+        self.intents.clear()
+
+    def _compacted(self, event: Compacted) -> None:
+        self.compacted = True
+        if event.summary:
+            read, written = event.usage.input or 0, event.usage.output or 0
+            self.spent += read + written
+            self._pay(event.cost)
+        # What was cleared may be fetched again for good reason.
+        self._seen.clear()
+
+    def _rebuild(self, event: Compacted) -> None:
+        done = [e for e in self.events if isinstance(e, Compacted)]
+        cleared = frozenset(call_id for e in done for call_id in e.cleared)
+        last = next((e for e in reversed(done) if e.summary), event)
+        self.transcript = Transcript.rebuilt(self.events, cleared, last.summary, last.upto)
+        self._base_tokens = int(self.transcript.chars / self._ratio)
+        self._base_chars = self.transcript.chars
+
+    @property
+    def context(self) -> int:
+        """Tokens the next request is expected to read: the last count, plus what was added since."""
+        return self._base_tokens + int(max(0, self.transcript.chars - self._base_chars) / self._ratio)
+
+    @property
+    def chars_per_token(self) -> float:
+        return self._ratio
+
+    @property
+    def usage(self) -> Usage:
+        """Everything the server counted in this run, all questions and summaries together."""
+        parts = [e.usage for e in self.events if isinstance(e, ModelReplied | Compacted)]
+
+        def total(values: Iterable[int | None]) -> int | None:
+            known = [v for v in values if v is not None]
+            return sum(known) if known else None
+
+        return Usage(
+            total(p.input for p in parts),
+            total(p.output for p in parts),
+            total(p.cached for p in parts),
+            total(p.cache_write for p in parts),
+            total(p.reasoning for p in parts),
+        )
+
+
+def _digest(call: ToolCall, result: ToolReturned) -> bytes:
+    """A key for (name, canonical arguments, result): the same call pretty-printed is the same call."""
+    try:
+        arguments = json.dumps(json.loads(call.arguments or "{}"), sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    text = "\0".join((call.name, arguments, result.error or "", result.content))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

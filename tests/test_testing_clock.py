@@ -139,6 +139,25 @@ def test_a_hung_thread_costs_its_patience_once_and_then_time_goes_on():
     assert elapsed_since(start) < 2
 
 
+def test_a_thread_that_starts_after_a_hung_one_came_back_is_waited_for():
+    release = threading.Event()
+
+    async def main() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        hung = loop.run_in_executor(None, release.wait, 20)
+        await asyncio.sleep(3_600)
+        release.set()
+        await hung
+        before = loop.time()
+        async with asyncio.timeout(1_000):
+            await loop.run_in_executor(None, threading.Event().wait, 0.02)
+        return before, loop.time()
+
+    before, after = run_virtual(main(), thread_patience=0.3)
+
+    assert before == after
+
+
 def test_waiting_for_a_thread_without_any_timer_ends_with_a_deadlock_and_not_never():
     release = threading.Event()
     loop = VirtualLoop(give_up=0.02)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 from ..errors import ToolLoopError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
     from collections.abc import Callable, Coroutine, Mapping
+    from concurrent.futures import Executor
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -44,8 +44,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     Work outside of the loop is waited for in real time, and never longer than the next timer is away:
     sockets and child processes for `socket_patience` real seconds before each jump, threads (the
-    package's tool threads and the default executor) for `thread_patience` in all; a thread that has
-    not come back by then counts as hung. When there is no timer, the wait ends with `Deadlock` after
+    package's tool threads and the default executor) for `thread_patience` after the last sign of life of
+    one, then those still out count as hung. When there is no timer, the wait ends with `Deadlock` after
     `give_up` real seconds. What comes from outside comes in the order of the outside.
     """
 
@@ -153,7 +153,10 @@ class _VirtualSelector(selectors.BaseSelector):
         if threads or children:
             loop._open_to_the_outside()
         if loop._woken:
+            # A sign of life. The thread that was taken for hung may be the one that came back, and
+            # a new one have taken its place in the count, so all get their patience again.
             loop._woken = False
+            self._hung = 0
             return []
         if self._real is None:
             self._jump(timeout)

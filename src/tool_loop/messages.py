@@ -177,7 +177,9 @@ def shown(result: ToolReturned) -> str:
     if result.arguments is not None:
         text = f"[a person edited the arguments; these ran: {result.arguments}]\n{text}"
     if result.repeat > 1:
-        text += "\n\n[note: the same call gave the same result before; nothing has changed. Try something else, or answer.]"
+        text += (
+            "\n\n[note: the same call gave the same result before; nothing has changed. Try something else, or answer.]"
+        )
     return text
 
 
@@ -216,7 +218,9 @@ def summary_note(summary: str) -> str:
 
 
 def stub(call: ToolCall, content: str) -> str:
-    return f"[{len(content)} characters removed to save space; to read them again, call {call.name} with {call.arguments}]"
+    return (
+        f"[{len(content)} characters removed to save space; to read them again, call {call.name} with {call.arguments}]"
+    )
 
 
 NO_CALL_FOUND = (
@@ -233,15 +237,21 @@ SUMMARISE = (
 
 def from_journal(question: str, events: Sequence[Event], limit: str) -> str:
     """An honest answer when the model gives none: what was asked, what was found, why it stopped."""
+    head = f"No answer: the run stopped ({limit}) and the model gave no last word.\nAsked: {clip(question, 300)}"
+    return f"{head}\n{digest(events)}"
+
+
+def digest(events: Sequence[Event]) -> str:
+    """What the record holds, in a few lines: the model's last words and the latest results."""
     calls = {c.id: c for e in events if isinstance(e, ModelReplied) for c in e.calls}
-    results = [e for e in events if isinstance(e, ToolReturned)]
-    lines = [f"No answer: the run stopped ({limit}) and the model gave no last word.", f"Asked: {clip(question, 300)}"]
+    results = [e for e in events if isinstance(e, ToolReturned) and e.call_id in calls]
+    good = [r for r in results if r.error is None]
     said = [e.text for e in events if isinstance(e, ModelReplied) and e.text.strip()]
-    if said:
-        lines.append(f"The model's last words: {clip(said[-1], 500)}")
-    good = [r for r in results if r.error is None and r.call_id in calls]
+    lines = [f"The model's last words: {clip(said[-1], 500)}"] if said else []
     lines.append(f"Found so far ({len(good)} of {len(results)} calls gave a result):")
-    lines += [f"- {calls[r.call_id].name} {clip(calls[r.call_id].arguments, 80)}: {clip(r.content, 160)}" for r in good[-8:]]
+    lines += [
+        f"- {calls[r.call_id].name} {clip(calls[r.call_id].arguments, 80)}: {clip(r.content, 160)}" for r in good[-8:]
+    ]
     return "\n".join(lines)
 
 
@@ -257,7 +267,9 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # How models write a call when the server's template does not fit them; seen in recorded traffic of
 # a local server and in reported cases. Only ever used to tell the model, never to run anything.
 _CALL_MARKS = re.compile(r"<tool_call>|<tools?>|<function=|\[TOOL_CALLS\]|<\|tool_call|<\|python_tag\|>|<｜tool")
-_CALL_OBJECT = re.compile(r'\{+\s*"(?:name|function|tool)"\s*:\s*"(?P<name>[^"]{1,64})"\s*,\s*"(?:arguments|parameters|args)"\s*:')
+_CALL_OBJECT = re.compile(
+    r'\{+\s*"(?:name|function|tool)"\s*:\s*"(?P<name>[^"]{1,64})"\s*,\s*"(?:arguments|parameters|args)"\s*:'
+)
 
 
 def looks_like_a_call(text: str, names: Iterable[str]) -> bool:
@@ -274,7 +286,9 @@ def looks_like_a_call(text: str, names: Iterable[str]) -> bool:
     return any(re.search(rf"^\s*\[{re.escape(name)}\(.*\)\]\s*$", text, re.MULTILINE) for name in known if name in text)
 
 
-def repaired(reply: ModelReplied, taken: Mapping[str, object] | set[str], step: int, names: Iterable[str]) -> ModelReplied:
+def repaired(
+    reply: ModelReplied, taken: Mapping[str, object] | set[str], step: int, names: Iterable[str]
+) -> ModelReplied:
     """The reply as it may enter the history: every call with an id of its own, calls in prose marked.
 
     Ids that are missing, repeated or outside the charset get a new one made from the step and the

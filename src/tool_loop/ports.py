@@ -84,7 +84,9 @@ class Tools(Protocol):
         """The result of a call that cannot run (unknown tool, bad arguments), else None."""
         ...
 
-    async def run(self, call: ToolCall, *, key: str = "", emit: Emit = ..., deadline: float | None = None) -> ToolReturned:
+    async def run(
+        self, call: ToolCall, *, key: str = "", emit: Emit = ..., deadline: float | None = None
+    ) -> ToolReturned:
         """Run one call and return whatever became of it; never raises but for cancellation.
 
         `key` is the call's idempotency key. `deadline` is a time of the running event loop's clock.

@@ -41,8 +41,8 @@ class State:
 
     `pending` are the calls without a result, in the order the model asked. `doubtful` are those
     among them that an earlier attempt may have run. `steps`, `spent` (tokens), `cost` and
-    `tool_calls` count since the last question, because limits are per question; `ids` and
-    `transcript` span the whole run.
+    `tool_calls` count since the last question, because limits are per question; `ids` (each
+    call's id with its position) and `transcript` span the whole run.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class State:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.transcript = Transcript()
-        self.ids: set[str] = set()
+        self.ids: dict[str, int] = {}
         self.intents: list[tuple[str, ...]] = []
         self.decisions: dict[str, ApprovalDecided] = {}
         self.requested: dict[str, str] = {}
@@ -138,9 +138,12 @@ class State:
         self.spent += read + written + sum(retry.tokens for retry in reply.retries)
         self._pay(reply.cost)
         self._base_tokens = read + written
-        self._base_chars = self.transcript.chars + len(reply.text) + sum(len(c.name) + len(c.arguments) for c in reply.calls)
+        self._base_chars = (
+            self.transcript.chars + len(reply.text) + sum(len(c.name) + len(c.arguments) for c in reply.calls)
+        )
         self.pending = {call.id: call for call in reply.calls}
-        self.ids.update(self.pending)
+        for call_id in self.pending:
+            self.ids[call_id] = len(self.ids)
         self.cut = reply.stop == "length"
         self.answer = None if reply.calls else reply
         self.intents.clear()
@@ -198,6 +201,10 @@ class State:
             before = self.standing.get(call.name)
             if before is None or before.allowed:  # deny beats allow
                 self.standing[call.name] = decision
+
+    def decision(self, call: ToolCall) -> ApprovalDecided | None:
+        """What was decided about this call: exactly, or about its tool for the whole run. Exact wins."""
+        return self.decisions.get(call.id) or (self.standing.get(call.name) if call.id not in self.doubtful else None)
 
     def _resumed(self) -> None:
         for intent in self.intents:
@@ -257,9 +264,13 @@ class State:
 
 def _digest(call: ToolCall, result: ToolReturned) -> bytes:
     """A key for (name, canonical arguments, result): the same call pretty-printed is the same call."""
-    try:
-        arguments = json.dumps(json.loads(call.arguments or "{}"), sort_keys=True, separators=(",", ":"))
-    except (ValueError, RecursionError):
-        arguments = call.arguments
-    text = "\0".join((call.name, arguments, result.error or "", result.content))
+    text = "\0".join((call.name, canonical(call.arguments), result.error or "", result.content))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def canonical(arguments: str) -> str:
+    """The arguments in one spelling: models send the same ones compact and pretty-printed."""
+    try:
+        return json.dumps(json.loads(arguments or "{}"), sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return arguments

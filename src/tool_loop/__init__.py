@@ -1,0 +1,119 @@
+"""A tool-calling agent in one readable loop. Start with `Agent`; read agent.py to see how it works.
+
+Importing this package imports nothing else: each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .errors import (
+        ConfigurationError,
+        FatalError,
+        JournalError,
+        ProviderError,
+        RunBusy,
+        ToolError,
+        ToolLoopError,
+        UsageError,
+    )
+    from .events import ApprovalDecided, Event, Example, ModelReplied, Signal, ToolCall, ToolReturned, Usage
+    from .front import Agent, run_agent
+    from .journal import MemoryJournal
+    from .limits import Limits
+    from .llm.openai_chat import OpenAIChat
+    from .llm.retry import Retry, Retrying
+    from .llm.scripted import ScriptedLLM
+    from .ports import LLM, Journal, Pending
+    from .registry import Tool, ToolContext, ToolRegistry, tool
+    from .result import Result
+    from .tools import calculator, workspace_tools
+
+_HOMES = {
+    "Agent": "front",
+    "ApprovalDecided": "events",
+    "ConfigurationError": "errors",
+    "Event": "events",
+    "Example": "events",
+    "FatalError": "errors",
+    "Journal": "ports",
+    "JournalError": "errors",
+    "LLM": "ports",
+    "Limits": "limits",
+    "MemoryJournal": "journal",
+    "ModelReplied": "events",
+    "OpenAIChat": "llm.openai_chat",
+    "Pending": "ports",
+    "ProviderError": "errors",
+    "Result": "result",
+    "Retry": "llm.retry",
+    "Retrying": "llm.retry",
+    "RunBusy": "errors",
+    "ScriptedLLM": "llm.scripted",
+    "Signal": "events",
+    "Tool": "registry",
+    "ToolCall": "events",
+    "ToolContext": "registry",
+    "ToolError": "errors",
+    "ToolLoopError": "errors",
+    "ToolRegistry": "registry",
+    "ToolReturned": "events",
+    "Usage": "events",
+    "UsageError": "errors",
+    "calculator": "tools",
+    "run_agent": "front",
+    "tool": "registry",
+    "workspace_tools": "tools",
+}
+
+__all__ = [
+    "LLM",
+    "Agent",
+    "ApprovalDecided",
+    "ConfigurationError",
+    "Event",
+    "Example",
+    "FatalError",
+    "Journal",
+    "JournalError",
+    "Limits",
+    "MemoryJournal",
+    "ModelReplied",
+    "OpenAIChat",
+    "Pending",
+    "ProviderError",
+    "Result",
+    "Retry",
+    "Retrying",
+    "RunBusy",
+    "ScriptedLLM",
+    "Signal",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolError",
+    "ToolLoopError",
+    "ToolRegistry",
+    "ToolReturned",
+    "Usage",
+    "UsageError",
+    "calculator",
+    "run_agent",
+    "tool",
+    "workspace_tools",
+]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415  bound here, so that the package stays empty
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,96 @@
+"""How a run's context is shortened before it overflows: first for nothing, then with a summary.
+
+Cheap first: old bulky tool results become stubs that say how to get them again. If that is not
+enough, the model summarises everything before a cut. The cut lies at the edge of a turn, so that a
+call and its results are never parted; the question, the system prompt and the last turns stay as
+they are. `plan` is pure; `compact` carries it out, and the loop records what comes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from . import messages as say
+from .events import Compacted, ModelReplied, ToolReturned
+from .journal import settle
+from .state import State
+
+if TYPE_CHECKING:
+    from .agent import Attempt
+
+# A result shorter than this is not worth a stub, which has about 150 characters itself.
+BULKY_CHARS = 600
+STUB_CHARS = 150
+
+# Turns whose results stay whole: the model is working with them.
+KEEP_TURNS = 2
+
+# What the context should have shrunk to, as a share of the window: high enough to keep what helps,
+# low enough that the next compaction is many steps away (each one costs the prompt cache).
+TARGET = 0.5
+
+# The window that is assumed when a provider says "too long" without saying how long, as a share of
+# what was just refused.
+ASSUMED = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`cleared` are the calls whose results become stubs; with `upto` > 0 a summary is needed too."""
+
+    cleared: tuple[str, ...]
+    upto: int = 0
+
+
+def plan(state: State, window: int | None) -> Plan:
+    """What to shorten so that the next request fits well into `window` tokens."""
+    events = state.events
+    turns = [n for n, e in enumerate(events) if isinstance(e, ModelReplied) and n >= state.first]
+    fresh = turns[-KEEP_TURNS] if len(turns) >= KEEP_TURNS else state.first
+    gone = {call_id for e in events if isinstance(e, Compacted) for call_id in e.cleared}
+    summarised = max((e.upto for e in events if isinstance(e, Compacted)), default=0)
+    excess = state.context - int((window or state.context * ASSUMED) * TARGET)
+    cleared: list[str] = []
+
+    def clear(start: int, stop: int) -> None:
+        nonlocal excess
+        for event in events[start:stop]:
+            if excess <= 0:
+                return
+            if isinstance(event, ToolReturned) and event.call_id not in gone and len(event.content) >= BULKY_CHARS:
+                cleared.append(event.call_id)
+                excess -= int((len(event.content) - STUB_CHARS) / state.chars_per_token)
+
+    clear(summarised, fresh)
+    # A summary needs something to summarise: more than the opening question, beyond the last summary.
+    cut = fresh if excess > 0 and fresh > max(1, summarised) else 0
+    if excess > 0 and not cut:
+        clear(fresh, len(events))  # one giant turn: better a stub than a request that is refused
+    return Plan(tuple(cleared), cut)
+
+
+async def compact(attempt: Attempt) -> bool:
+    """Shorten what the model sees and put that on record; False when there is nothing left to shorten.
+
+    The summary is asked for at the end of the very transcript the model has just seen, so that a
+    provider's cache serves all of it. When the model gives none (it fails, it only calls tools), a
+    digest of the record takes its place: losing words is better than losing the run.
+    """
+    state, began = attempt.log.state, attempt.now()
+    todo = plan(state, attempt.limits.window)
+    if not todo.upto:
+        # Recorded even when empty, so that the loop sees it was tried and asks the model next.
+        await attempt.record(Compacted(todo.cleared))
+        return bool(todo.cleared)
+    asking = replace(
+        attempt.request(may_call=False), transcript=state.transcript.extended(say.UserMessage(say.SUMMARISE))
+    )
+    task, held = await settle(attempt.llm.reply(asking, lambda _: None), until=attempt.until())
+    reply = task.result() if task.done() and not task.cancelled() and not task.exception() else ModelReplied("")
+    if held and not reply.text:
+        raise held
+    summary = reply.text.strip() or say.digest(state.events[state.first : todo.upto])
+    took = attempt.now() - began
+    await attempt.record(Compacted(todo.cleared, summary, todo.upto, reply.usage, reply.cost, took), held)
+    return True

@@ -1,0 +1,172 @@
+"""Where runs are kept: the journal is the run, everything else can be thrown away.
+
+`MemoryJournal` keeps them for as long as the process lives; `SqliteJournal` (in sqlite_journal.py)
+survives it. Both give a run to one writer at a time, append whole events, and fold an event into
+the state only after it is safe: what is not on record did not happen. `settle`, at the end, is how
+the loop waits for anything whose outcome must get onto the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+from .errors import RunBusy, UnknownRun, UsageError
+from .events import ApprovalDecided, Event
+from .state import State
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class MemoryLog:
+    """One run in memory. `times` holds the Unix time at which each event was recorded."""
+
+    def __init__(self, run_id: str, clock: Callable[[], float]) -> None:
+        self.run_id = run_id
+        self.state = State()
+        self.times: list[float] = []
+        self._clock = clock
+
+    async def append(self, event: Event) -> None:
+        self.times.append(self._clock())
+        self.state.apply(event)
+
+
+class MemoryJournal:
+    """Runs in memory, for tests and for callers who do not want to keep them.
+
+    `keep` is how many runs that have ended are remembered, the newest; None means all of them.
+    """
+
+    def __init__(self, *, keep: int | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._logs: dict[str, MemoryLog] = {}
+        self._held: set[str] = set()
+        self._keep = keep
+        self._clock = clock
+
+    @asynccontextmanager
+    async def open(self, run_id: str) -> AsyncIterator[MemoryLog]:
+        if run_id in self._held:
+            raise RunBusy(f"run {run_id} is being driven by another task of this process")
+        self._held.add(run_id)
+        try:
+            yield self._logs.setdefault(run_id, MemoryLog(run_id, self._clock))
+        finally:
+            self._held.discard(run_id)
+            self._forget()
+
+    def _forget(self) -> None:
+        # Runs that wait or were interrupted are never forgotten: somebody may still resume them.
+        empty = [i for i, log in self._logs.items() if not log.state.events and i not in self._held]
+        ended = [i for i, log in self._logs.items() if log.state.ended and i not in self._held]
+        surplus = 0 if self._keep is None else max(0, len(ended) - self._keep)
+        for run_id in (*empty, *ended[:surplus]):
+            del self._logs[run_id]
+
+    def runs(self) -> list[str]:
+        return list(self._logs)
+
+    def events(self, run_id: str) -> Sequence[Event]:
+        return tuple(self._log(run_id).state.events)
+
+    async def decide(
+        self,
+        run_id: str,
+        call_id: str,
+        *,
+        allow: bool,
+        by: str = "",
+        note: str = "",
+        arguments: str | None = None,
+        fingerprint: str | None = None,
+        standing: bool = False,
+        expires_at: float | None = None,
+    ) -> ApprovalDecided:
+        """Record what a person decided about a call that waits; the first decision wins.
+
+        Raises `UsageError` when the call does not wait for one. `fingerprint` is the one of the
+        edited call when `arguments` are given; else the one that was asked about.
+        """
+        log = self._log(run_id)
+        decision = decided(
+            log.state, call_id, allow=allow, by=by, note=note, arguments=arguments,
+            fingerprint=fingerprint, standing=standing, expires_at=expires_at,
+        )  # fmt: skip
+        await log.append(decision)
+        return decision
+
+    def _log(self, run_id: str) -> MemoryLog:
+        if run_id not in self._logs:
+            raise UnknownRun(f"there is no run {run_id} in this journal")
+        return self._logs[run_id]
+
+
+def decided(
+    state: State,
+    call_id: str,
+    *,
+    allow: bool,
+    by: str = "",
+    note: str = "",
+    arguments: str | None = None,
+    fingerprint: str | None = None,
+    standing: bool = False,
+    expires_at: float | None = None,
+) -> ApprovalDecided:
+    """The decision as an event, if one can be made; every journal checks with this before it writes."""
+    if call_id not in state.pending or call_id not in state.requested:
+        raise UsageError(f"call {call_id} does not wait for a decision")
+    if call_id in state.decisions:
+        earlier = state.decisions[call_id]
+        word = "allowed" if earlier.allowed else "denied"
+        raise UsageError(
+            f"call {call_id} was already {word}{f' by {earlier.by}' if earlier.by else ''}; the first decision counts"
+        )
+    if arguments is not None and fingerprint is None:
+        raise UsageError("edited arguments need the fingerprint of the edited call")
+    return ApprovalDecided(
+        call_id, allow, by, note, fingerprint or state.requested[call_id], arguments, standing, expires_at
+    )
+
+
+# --- waiting without losing an outcome ------------------------------------------------------------
+
+# How long cancelled work may take to clean up. After that it is left behind: a run has to end within
+# a second of its deadline, whatever a tool or a server does.
+UNWIND_SECONDS = 0.8
+
+
+async def settle(
+    work: Coroutine[Any, Any, T], *, until: float | None = None, grace: float | None = 0.0
+) -> tuple[asyncio.Task[T], asyncio.CancelledError | None]:
+    """Wait for `work` and return it as a task, with the cancel that arrived meanwhile, if one did.
+
+    The caller looks at the outcome first and raises the cancel afterwards, so that a result that was
+    there is never lost to a cancel in the same turn of the event loop. `until` (a time of the loop's
+    clock) is when the work is cancelled. After a cancel of the caller it may go on for `grace`
+    seconds; None means until it is done, for writes that must not be interrupted.
+    """
+    clock = asyncio.get_running_loop().time
+    task = asyncio.ensure_future(work)
+    held: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task}, timeout=None if until is None else max(0.0, until - clock()))
+        except asyncio.CancelledError as cancel:
+            held = cancel
+            if grace is not None:
+                end = clock() + grace
+                until = end if until is None else min(until, end)
+            continue
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=UNWIND_SECONDS)
+            if not task.done():
+                logger.warning("left a task behind that does not end when it is cancelled", extra={"task": repr(task)})
+            break
+    return task, held

@@ -1,0 +1,51 @@
+"""What a run may spend, and when it has spent it.
+
+One object for all of it: retries, summaries and sub-agents pay from the same budget as the steps
+themselves. Reaching a limit never raises; the loop asks the model for one last word without tools,
+and a part of every budget is kept back so that this last word can be paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .errors import UsageError
+
+# What the last word is expected to cost on top of reading the context once more. A long answer has
+# about 700 tokens; twice that leaves room for a model that thinks first.
+LAST_WORD_TOKENS = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Settings of one run; None switches a limit off. All but `window` count per question.
+
+    `seconds` is wall-clock time of one attempt; a resumed run gets it anew. `last_word_seconds` of
+    it, at most a quarter, are kept for the final answer.
+    """
+
+    steps: int | None = 20  # recovery from two wrong guesses takes about six
+    tokens: int | None = 200_000  # everything sent and received: steps, retries, summaries
+    seconds: float | None = 600.0  # longer than any person waits; a batch job sets its own
+    usd: float | None = None  # needs prices; unknown prices are said, not guessed
+    tool_calls: int | None = None
+    per_tool: Mapping[str, int] = field(default_factory=dict)
+    repeats: int = 3  # the third identical call with the same result has never helped
+    window: int | None = None  # size of the model's context in tokens, where known
+    fill: float = 0.8  # compact when the next request would fill this much of the window
+    last_word_seconds: float = 30.0
+    # When to stop asking with tools, so that the last word still fits before `seconds`.
+    soft_seconds: float | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "tokens", "seconds", "usd", "tool_calls", "window"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"Limits.{name} must be above zero, got {value!r}; None means no limit")
+        if self.repeats < 2:
+            raise UsageError(f"Limits.repeats must be at least 2, got {self.repeats}; the first call is not a repeat")
+        if not 0 < self.fill <= 1:
+            raise UsageError(f"Limits.fill is a share of the window between 0 and 1, got {self.fill}")
+        if self.seconds is not None:
+            object.__setattr__(self, "soft_seconds", self.seconds - min(self.last_word_seconds, self.seconds / 4))

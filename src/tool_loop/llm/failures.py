@@ -1,0 +1,291 @@
+"""What a server says when it refuses or fails, read from every shape, as one `ProviderError`.
+
+The kind decides what happens next (wait and retry, compact, stop), so it is sorted by the words of
+the error as well as by its status: a 429 may be an empty account, a 413 or a 500 a full context. The
+message says what to do, then what the server said, without the key and without control characters.
+
+Knows nothing about HTTP libraries, streams or the shape of a good reply.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tool_loop.errors import TRANSIENT, ProviderError, ProviderKind
+
+from .secret import Secret, printable
+from .vocabulary import sort_error, window_in
+from .waits import asked_wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Json: TypeAlias = Any  # whatever json.loads gave: looked at here, and nothing of it travels further
+
+# How much of what a server said is shown, and how much is kept for logs.
+SHOWN: Final = 500
+KEPT: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The parts of an error body that matter, whatever shape it had."""
+
+    text: str = ""
+    codes: frozenset[str] = frozenset()
+    status: int | None = None
+    param: str = ""
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Makes the errors of one endpoint.
+
+    `host` and `model` are named in messages; `key_name`, `url_name` and `model_name` are what a
+    person sets to change them. `secret` is removed from everything that is shown.
+    """
+
+    host: str
+    model: str
+    key_name: str = "OPENAI_API_KEY"
+    url_name: str = "OPENAI_BASE_URL"
+    model_name: str = "OPENAI_MODEL"
+    secret: Secret = field(default_factory=lambda: Secret(""))
+
+    def refused(self, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
+        """The error of a response whose status is not 200. `now` is the time of day in seconds."""
+        text = body[: 64 * KEPT].decode("utf-8", "replace").strip().removeprefix("\ufeff")
+        if 300 <= status < 400:
+            return self._redirected(status, headers)
+        said = read_error(text)
+        kind = sort_error(status, said.codes, said.text)
+        wait = asked_wait(headers, now, text)
+        if kind == "quota" and wait is not None and wait > 0 and status == 429:
+            # "You exceeded your current quota, retry in 36 s": some call the limit of a minute a quota.
+            kind = "rate_limit" if "insufficientquota" not in said.codes else kind
+        return self._error(kind, said, status, wait=wait, should=headers.get("x-should-retry", ""))
+
+    def inside(self, body: Json, *, status: int = 200, tokens: int = 0) -> ProviderError:
+        """The error of an `error` object that came with a 200 or in a stream; its own code decides."""
+        said = _read(body)
+        kind = sort_error(said.status, said.codes, said.text)
+        return self._error(kind, said, status, wait=asked_wait({}, 0.0, said.text), tokens=tokens)
+
+    def protocol(self, what: str, raw: str = "", *, status: int | None = 200, tokens: int = 0) -> ProviderError:
+        """The reply is not what the API promises. `raw` is shown, so that a person can see what it is."""
+        shown = self._shown(raw, 200)
+        text = f"{self.host} answered with {what}" + (f": {shown}" if shown else "")
+        return ProviderError(text, kind="protocol", status=status, tokens=tokens, raw=self._shown(raw, KEPT))
+
+    def empty(self, *, tokens: int = 0, why: str = "") -> ProviderError:
+        """The reply is well formed and says nothing."""
+        text = f"{self.host} answered with neither text nor tool calls" + (f" ({why})" if why else "")
+        return ProviderError(text, kind="empty", status=200, tokens=tokens)
+
+    def _error(
+        self,
+        kind: ProviderKind,
+        said: Said,
+        status: int,
+        *,
+        wait: float | None = None,
+        should: str = "",
+        tokens: int = 0,
+    ) -> ProviderError:
+        shown = self._shown(said.text, SHOWN)
+        place = f"an error in the reply of {self.host}" if status == 200 else f"{status} from {self.host}"
+        advice = self._advice(kind, said)
+        text = f"{place}: {advice}" + (f" It said: {shown}" if shown else "")
+        return ProviderError(
+            text,
+            kind=kind,
+            status=status,
+            # The server's own word, where it has one, on what waiting could cure.
+            retryable=kind in TRANSIENT and should.lower() != "false",
+            retry_after=wait if kind in TRANSIENT else None,
+            param=printable(said.param, 100),
+            window=(said.window or window_in(said.text)) if kind == "context_length" else None,
+            tokens=tokens,
+            raw=self._shown(said.text, KEPT),
+        )
+
+    def _advice(self, kind: ProviderKind, said: Said) -> str:
+        match kind:
+            case "auth" if not self.secret:
+                return f"it wants a key and none was sent. Set {self.key_name}."
+            case "auth":
+                return f"the key in {self.key_name} was refused, or may not use this model."
+            case "not_found":
+                return (
+                    f"no such model or path. Check {self.model_name} ({printable(self.model, 80)}) and {self.url_name}."
+                )
+            case "quota":
+                return "the account is used up, and no waiting cures that. Check its balance and limits."
+            case "context_length":
+                return "the conversation is longer than the model's context."
+            case "content_filter":
+                return "the request was stopped by the content filter."
+            case "rate_limit":
+                return "too many requests or tokens for now."
+            case "overloaded":
+                return "the server is overloaded."
+            case "timeout":
+                return "the server ran out of time."
+            case "model_output":
+                return "the server refused what its own model wrote."
+            case "bad_request" if said.param:
+                return f"the request was refused because of '{printable(said.param, 100)}'."
+            case "bad_request":
+                return "the request was refused."
+            case "server_error" | "connection" | "protocol" | "empty":
+                return "the server failed."
+
+    def _redirected(self, status: int, headers: Mapping[str, str]) -> ProviderError:
+        # Never followed: the key is for this origin only. The origin alone is shown, because login
+        # pages are given tokens in their paths.
+        to = re.match(r"\w+://[^/?#\s]*", headers.get("location", ""))
+        where = f" to {printable(to[0].rpartition('@')[2] if '@' in to[0] else to[0], 100)}" if to else ""
+        text = f"{status} from {self.host}: a redirect{where}, which is not followed. Check {self.url_name}."
+        return ProviderError(text, kind="bad_request", status=status)
+
+    def _shown(self, text: str, most: int) -> str:
+        # Scrubbed before it is cut, or the cut could leave the first half of a key behind.
+        return printable(self.secret.scrub(text[: 16 * KEPT]), most)
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def read_error(text: str) -> Said:
+    """The error in a body: JSON of any shape, an HTML page, plain text or nothing."""
+    try:
+        return _read(json.loads(text))
+    except (ValueError, RecursionError):
+        pass
+    if text.startswith("<"):
+        title = re.search(r"<title>([^<]{1,200})", text) or re.search(r"<h1>([^<]{1,200})", text)
+        text = title[1] if title else re.sub(r"<[^>]{0,2000}>", " ", text[:KEPT])
+    return Said(text.strip()[: 4 * KEPT])
+
+
+def _read(body: Json) -> Said:
+    objects = list(_objects(body))
+    codes: set[str] = set()
+    status: int | None = None
+    param, window = "", None
+    for one in objects:
+        for key in ("code", "type", "status", "error_type", "error_code", "status_code", "__type", "name", "reason"):
+            value = one.get(key)
+            if isinstance(value, str):
+                codes.add(re.sub(r"[^a-z]", "", value.lower()))
+            status = status or _http_status(value)
+        param = param or _param(one)
+        room = one.get("n_ctx")
+        window = window or (room if isinstance(room, int) and room > 0 else None)
+    text = _words(body)
+    return Said(text, frozenset(codes), status, param or _param_in(text), window)
+
+
+def _http_status(value: Json) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"[45]\d\d", value):
+        value = int(value)
+    return value if type(value) is int and 400 <= value < 600 else None
+
+
+_DEPTH: Final = 5
+
+
+def _objects(body: Json, depth: int = 0) -> Iterator[dict[str, Json]]:
+    """The objects of an error, outermost first: servers wrap each other's errors."""
+    if isinstance(body, dict):
+        yield body
+        for key in (
+            "error",
+            "errors",
+            "detail",
+            "details",
+            "message",
+            "metadata",
+            "raw",
+            "innererror",
+            "response",
+            "body",
+        ):
+            if key in body and depth < _DEPTH:
+                yield from _objects(body[key], depth + 1)
+    elif isinstance(body, list) and depth < _DEPTH:
+        for item in body[:5]:
+            yield from _objects(item, depth + 1)
+    elif isinstance(body, str) and body.lstrip()[:1] in ("{", "[") and depth < _DEPTH:
+        yield from _objects(_parsed(body), depth + 1)
+
+
+def _parsed(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+# Where a sentence for people may stand, the most telling place first.
+_PLACES: Final = (
+    "error",
+    "message",
+    "msg",
+    "detail",
+    "errors",
+    "error_message",
+    "error_description",
+    "Message",
+    "title",
+    "reason",
+)
+
+
+def _words(body: Json, depth: int = 0) -> str:
+    if isinstance(body, str):
+        inner = _words(_parsed(body), depth + 1) if body.lstrip()[:1] in ("{", "[") and depth < _DEPTH else ""
+        return inner or body.strip()
+    if isinstance(body, list) and depth < _DEPTH:
+        return "; ".join(words for item in body[:5] if (words := _words(item, depth + 1)))
+    if not isinstance(body, dict) or depth > _DEPTH:
+        return ""
+    text = next((words for place in _PLACES if (words := _words(body.get(place), depth + 1))), "")
+    loc = body.get("loc")
+    if text and isinstance(loc, list):
+        text = f"{'.'.join(str(part) for part in loc[:8])}: {text}"
+    metadata = body.get("metadata")
+    raw = _words(metadata.get("raw"), depth + 1) if isinstance(metadata, dict) else ""
+    if raw and raw not in text:
+        text = f"{text} ({raw})" if text else raw
+    if not text:
+        code = body.get("code") or body.get("type")
+        text = str(code) if isinstance(code, str | int) else ""
+    return text
+
+
+_QUOTED: Final = re.compile(
+    r"(?:parameters?|arguments?|property|field|key|fields?)\b[^'\"`:]{0,40}:? ?['\"`](?P<a>[\w.\[\]-]{1,80})['\"`]"
+    r"|['\"`](?P<b>[\w.\[\]-]{1,80})['\"`] (?:is|are|was) (?:not (?:supported|allowed|permitted|valid)|unsupported|deprecated|unknown)"
+    r"|(?:argument|parameter)s?(?: supplied)?: (?P<c>\w{1,80})",
+    re.IGNORECASE,
+)
+
+
+def _param(one: dict[str, Json]) -> str:
+    param = one.get("param")
+    if isinstance(param, str) and param:
+        return param
+    loc = one.get("loc")
+    if isinstance(loc, list):
+        return ".".join(str(part) for part in loc[:8] if part != "body")
+    return ""
+
+
+def _param_in(text: str) -> str:
+    found = _QUOTED.search(text[:KEPT])
+    return next((group for group in found.groups() if group), "") if found else ""

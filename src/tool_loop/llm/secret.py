@@ -1,0 +1,91 @@
+"""A key that cannot be printed, and the removal of a key from what a server sent back.
+
+Knows nothing about HTTP or providers.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final, NoReturn
+
+HIDDEN: Final = "[key]"
+
+# A run of the key this long is the key. Shorter ones are words: "sk-", "test-key".
+_TELLING: Final = 12
+# A key shorter than this ("x", "none", "EMPTY") is a placeholder for a server that wants none. It
+# is only removed where it stands alone, or every x of a message would be.
+_PLACEHOLDER: Final = 8
+
+# How servers show a key they refuse: `sk-ab**********wxyz`, `sk-ab...wxyz`.
+_MASKED: Final = re.compile(r"(?P<head>[\w-]*)(?:\*{2,}|\.{3,}|…)(?P<tail>[\w-]*)")
+
+
+class Secret:
+    """A key. `reveal` is the only way to it: it has no text, no hash, no copy and no pickle."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def scrub(self, text: str) -> str:
+        """The text without the key, nor long parts of it, nor the masked form servers answer with."""
+        key = self._value
+        if not key or not text:
+            return text
+        if len(key) < _PLACEHOLDER:
+            return re.sub(rf"(?<![\w-]){re.escape(key)}(?![\w-])", HIDDEN, text)
+        text = text.replace(key, HIDDEN)
+        text = _without_parts(text, key)
+        return _MASKED.sub(lambda found: HIDDEN if _shows(found["head"], found["tail"], key) else found[0], text)
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Secret is not written anywhere")
+
+
+def _without_parts(text: str, key: str) -> str:
+    """Long parts of the key, as in a message that was cut in the middle of it."""
+    start = 0
+    while start + _TELLING <= len(key):
+        at = text.find(key[start : start + _TELLING])
+        if at < 0:
+            start += 1
+            continue
+        end = at + _TELLING
+        while end < len(text) and start + end - at < len(key) and text[end] == key[start + end - at]:
+            end += 1
+        text = text[:at] + HIDDEN + text[end:]
+    return text
+
+
+def _shows(head: str, tail: str, key: str) -> bool:
+    if head and tail:
+        return len(head) + len(tail) > 3 and key.startswith(head) and key.endswith(tail)
+    return (len(head) > 3 and key.startswith(head)) or (len(tail) > 3 and key.endswith(tail))
+
+
+@cache
+def _controls() -> dict[int, str]:
+    """Control and bidi characters, each with the escape it is shown as."""
+    codes = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+    codes += [*range(0xD800, 0xE000), 0x2028, 0x2029, 0xFEFF]
+    return {code: " " if code in (9, 10, 13) else rf"\u{code:04x}" for code in codes}
+
+
+def printable(text: str, most: int = 500) -> str:
+    """The text on one line, fit for a terminal: controls and bidi marks escaped, cut to `most` characters."""
+    # Cut first: a server may send megabytes, of which nobody reads more than this.
+    text = " ".join(text[: most * 4].translate(_controls()).split())
+    return text if len(text) <= most else text[: most - 1] + "…"

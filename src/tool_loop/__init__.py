@@ -110,7 +110,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415  bound here, so that the package stays empty
+    from importlib import import_module
 
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)
 

@@ -12,41 +12,31 @@ What may enter this file, and what may not:
 3. It only watches: a subscriber of `emit`.
 4. It changes what the model sees: a pure function of the events, in messages.py.
 
+A failure goes to whoever can mend it. What a model can mend, such as a wrong path, is a result that
+it reads. What waiting can mend is mended around the model port and never seen here. What only a
+person can mend ends the attempt with a typed error, and the run goes on from its record afterwards.
+
 The loop knows nothing about HTTP, schemas, files, SQL or terminals.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from . import approvals, compaction
+from . import approvals, compaction, events
 from . import messages as say
 from .errors import FatalError, JournalError, ProviderError
-from .events import (
-    Event,
-    IntentRecorded,
-    LimitReached,
-    ModelAsked,
-    Reminded,
-    RunContinued,
-    RunEnded,
-    RunInterrupted,
-    RunResumed,
-    RunStarted,
-    ToolCall,
-    ToolRunning,
-)
-from .journal import settle
+from .events import RunEnded, ToolCall
+from .journal import settle, together, written_then_shown
 from .limits import LAST_WORD_TOKENS, Limits
 from .moves import Act, Ask, Compact, End, Hold, Move, Remind, Stop
 from .ports import LLM, Emit, Request, Reviewer, RunLog, Tools
-from .state import State, canonical
+from .state import State, call_key
 
 # A `once` call that is cancelled while it runs may still land: an outcome that is known is worth a
 # second of waiting, one that is not costs a person an investigation.
@@ -90,7 +80,10 @@ def next_move(state: State, tools: Tools, limits: Limits, elapsed: float = 0.0) 
 
 
 def waits(state: State, tools: Tools, call: ToolCall) -> bool:
-    """Whether this call has to wait for a person who has not decided yet."""
+    """Whether this call has to wait for a person who has not decided yet.
+
+    Asked again at each look at the record, so a decision made elsewhere is seen by the next attempt.
+    """
     if state.cut or state.decision(call):
         return False
     if call.id in state.requested:
@@ -126,7 +119,12 @@ def reached(state: State, limits: Limits, elapsed: float) -> str | None:
 
 @dataclass(slots=True)
 class Attempt:
-    """One process driving one run until it ends, or until a person is needed; then drive it again."""
+    """One process driving one run until it ends, or until a person is needed; then drive it again.
+
+    `limits.seconds` counts from `began`: the time of one attempt and not of the run, or a run that
+    waited for a person over the weekend would wake up with its time used up. `emit` tells whoever
+    watches. Without a `reviewer` a call that needs a person ends the attempt as waiting.
+    """
 
     log: RunLog
     llm: LLM
@@ -137,9 +135,14 @@ class Attempt:
     began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     async def drive(self) -> RunEnded | Hold:
+        """The loop. Raises `FatalError` for what it cannot mend, with the reason on record.
+
+        `RunResumed` comes first where an earlier attempt left something behind: it is the moment in
+        which `State` works out which calls that attempt may have run.
+        """
         state = self.log.state
-        if not state.ended and not isinstance(state.events[-1], RunStarted | RunContinued):
-            await self.record(RunResumed())
+        if not state.ended and not isinstance(state.events[-1], events.RunStarted | events.RunContinued):
+            await self.record(events.RunResumed())
         try:
             while True:
                 match next_move(state, self.tools, self.limits, self.now() - self.began):
@@ -150,9 +153,9 @@ class Attempt:
                     case Compact():
                         await compaction.compact(self)
                     case Remind(text):
-                        await self.record(Reminded(text))
+                        await self.record(events.Reminded(text))
                     case Stop(limit):
-                        await self.record(LimitReached(limit))
+                        await self.record(events.LimitReached(limit))
                     case Hold(calls) as hold:
                         if not await approvals.ask_person(self, calls):
                             return hold
@@ -164,105 +167,106 @@ class Attempt:
             raise  # where nothing can be written, nothing may be pretended
         except asyncio.CancelledError:
             # Every open call gets a result, so that whoever reads the history next finds it valid.
+            # A cancel that was held back while the end was written finds nothing left to say.
             for call in tuple(state.pending.values()):
                 await self.record(say.cancelled(call))
-            await self.record(RunInterrupted("cancelled"))
+            if not state.ended:
+                await self.record(events.RunInterrupted("cancelled"))
             raise
         except Exception as error:
-            typed = isinstance(error, FatalError)
-            await self.record(RunInterrupted(error.kind, error.message) if typed else RunInterrupted("internal"))
+            # This attempt is over, the run is not: whoever mends the cause resumes it from here.
+            fatal = error if isinstance(error, FatalError) else FatalError(type(error).__name__, kind="internal")
+            await self.record(events.RunInterrupted(fatal.kind, fatal.message))
             raise
 
-    async def record(self, event: Event, held: asyncio.CancelledError | None = None) -> None:
+    async def record(self, event: events.Event, held: asyncio.CancelledError | None = None) -> None:
         """Write, then show; then raise the cancel that arrived meanwhile, or one `held` from before.
 
         With no cancellation point between an outcome and its record, what happened is always on
         record, what is not on record did not happen, and nobody ever sees what a crash could undo.
+        Cancel a run at each turn of the event loop in turn: without this, some of them lose a result.
         """
-        task, late = await settle(self.log.append(event), grace=None)
-        task.result()
-        self.emit(event)
-        if held or late:
-            raise held or late  # type: ignore[misc]
+        task, late = await settle(written_then_shown(self.log, event, self.emit), grace=None)
+        task.result()  # raises what the journal raised
+        if cancel := held or late:
+            raise cancel
 
     async def ask(self, may_call: bool) -> None:
-        """One reply onto the record, or the reason why there is none."""
+        """One reply onto the record, or the reason why there is none.
+
+        What a provider can mend by waiting never gets here: `Retrying` around the model has done
+        the waiting, within the run's deadline. What does get here ends the attempt, except for the
+        two things the loop itself can mend: a context that is too long, and time that has run out.
+        """
         state, request = self.log.state, self.request(may_call)
-        self.emit(ModelAsked(state.steps + 1, may_call))
+        self.emit(events.ModelAsked(state.steps + 1, may_call))
         task, held = await settle(self.llm.reply(request, self.emit), until=request.deadline)
         error = task.exception() if task.done() and not task.cancelled() else TimeoutError()
         if error is None:
             # Even when a cancel came in the same moment: a reply that was paid for is kept.
-            reply = say.repaired(task.result(), state.ids, state.steps + 1, (s.name for s in request.tools))
-            if not may_call and reply.calls:
-                reply = replace(reply, calls=(), opaque="", dropped_calls=len(reply.calls))
-            await self.record(reply, held)
+            await self.record(say.repaired(task.result(), state.ids, state.steps + 1, request), held)
         elif held:
             raise held
-        elif isinstance(error, ProviderError | TimeoutError) and not may_call:
-            pass
-        elif isinstance(error, ProviderError) and error.kind == "context_length" and not state.compacted:
+        elif may_call and isinstance(error, TimeoutError):
+            await self.record(events.LimitReached("deadline"))
+        elif may_call and isinstance(error, ProviderError) and error.kind == "context_length" and not state.compacted:
+            # Only the provider knows for sure how much it takes. Shorten once, and ask again; a second
+            # refusal in a row is not about the length of the history, so it is passed on.
             self.limits = replace(self.limits, window=error.window or self.limits.window)
             if not await compaction.compact(self):
                 raise error
-        elif isinstance(error, TimeoutError):
-            await self.record(LimitReached("deadline"))
-        else:
+        elif may_call or not isinstance(error, ProviderError | TimeoutError):
             raise error
         if state.stopping and not may_call and not (state.answer and state.answer.text.strip()):
-            # Every limit ends in an answer. When the model gives none, the record does.
-            text = say.from_journal(state.question, state.events[state.first :], state.stopping.limit)
-            await self.record(RunEnded(state.stopping.limit, text, "journal"))
+            # Every limit ends in an answer. When the model gives none, not even after it was asked for
+            # nothing else, the record does: what was asked, what was found, why it stopped.
+            await self.record(say.from_journal(state.question, state.events[state.first :], state.stopping.limit))
 
     async def act(self, calls: Sequence[ToolCall]) -> None:
         """Run calls, and record each result when it lands. One that fails does not disturb the others.
 
         What reads, or may be repeated, runs side by side. What must not run twice, or declares
         nothing, runs alone and in the order the model asked: nobody knows that it is independent.
+        The task group opens and closes in here and no generator yields inside it, so when the run is
+        cancelled no tool outlives it.
         """
         state = self.log.state
         run = [c for c in calls if not state.cut and (c.id not in state.doubtful or c.id in state.decisions)]
         once = [c.id for c in run if self.alone(c)]
         approved = [c.id for c in run if c.id in state.decisions]
         if once or approved:
-            # One record for all of them, durable before the first starts.
-            await self.record(IntentRecorded(tuple(once), tuple(approved)))
+            # One record for all of them, durable before the first starts: after a crash the order
+            # tells which one may have happened, and a record for each would cost a disk write each.
+            await self.record(events.IntentRecorded(tuple(once), tuple(approved)))
         taken = state.tool_count.copy()
         for alone, group in groupby(calls, self.alone):
-            batch = list(group)
-            if alone or len(batch) == 1:
-                for call in batch:
-                    await self.one(call, taken)
-                continue
-            try:
-                async with asyncio.TaskGroup() as together:
-                    for call in batch:
-                        together.create_task(self.one(call, taken))
-            except BaseExceptionGroup as errors:
-                raise errors.exceptions[0] from None  # results are data: only a journal raises here
+            await together([self.one(call, taken) for call in group], one_by_one=alone)
 
     async def one(self, call: ToolCall, taken: Counter[str]) -> None:
-        """Exactly one result for this call, whatever becomes of it."""
-        state, began, held = self.log.state, self.now(), None
-        decision, in_doubt, alone = state.decision(call), call.id in state.doubtful, self.alone(call)
-        most = self.limits.per_tool.get(call.name)
-        result = None
+        """Exactly one result for this call, whatever becomes of it.
+
+        A failure of a tool is a value: `Tools.run` returns it like any other outcome, and the model
+        reads it and decides. So nothing here catches exceptions, and siblings cannot cancel each other.
+        """
+        state, began, result, held = self.log.state, self.now(), None, None
+        decision, most, alone = state.decision(call), self.limits.per_tool.get(call.name), self.alone(call)
         if state.cut:
-            result = say.cut_off(call)  # half a thought, even where it happens to parse
+            # Half a thought, even where it happens to parse: what came after the cut is missing.
+            result = say.cut_off(call)
         elif decision:
             result = approvals.refused(state, self.tools, call, time.time())
-        elif in_doubt:
-            result = await approvals.look_into(self, call)
-            if result is None and call.id in state.requested:
-                return  # now a person has to look at it
+        elif call.id in state.doubtful and not (result := await approvals.look_into(self, call)):
+            if call.id in state.requested:
+                return  # the question is on record now; `next_move` holds the call until it is decided
         if result is None and most is not None and taken[call.name] >= most:
             result = say.over_limit(call, most)
         if result is None:
             taken[call.name] += 1
             real = approvals.effective(call, decision) if decision else call
-            self.emit(ToolRunning(real))
+            self.emit(events.ToolRunning(real))
             work = self.tools.run(real, key=self.key(call), emit=self.emit, deadline=self.until())
             task, held = await settle(work, grace=GRACE_SECONDS if alone else 0.0)
+            # What must not run twice and did not land may have happened: never say that it did not.
             lost = say.outcome_unknown if alone else say.cancelled
             result = task.result() if task.done() and not task.cancelled() else lost(call)
             result = replace(result, seconds=self.now() - began, arguments=real.arguments if real is not call else None)
@@ -270,22 +274,24 @@ class Attempt:
         await self.record(replace(result, repeat=repeat), held)
 
     def request(self, may_call: bool) -> Request:
+        """What to send: the same bytes as last time and what was added, so that caches can serve it."""
         state, tokens = self.log.state, self.limits.tokens
         left = None if tokens is None else max(0, tokens - state.spent)
-        key = f"{self.log.run_id}-{len(state.events)}"
-        return Request(state.transcript, self.tools.specs(), may_call, key, self.until(last_word=not may_call), left)
+        key, until = f"{self.log.run_id}-{len(state.events)}", self.until(last_word=not may_call)
+        return Request(state.transcript, self.tools.specs(), may_call, key, until, left)
 
     def until(self, last_word: bool = False) -> float | None:
+        """When to stop waiting. A part of the time is kept back for the last word."""
         seconds = self.limits.seconds if last_word else self.limits.soft_seconds
         return None if seconds is None else self.began + seconds
 
     def alone(self, call: ToolCall) -> bool:
+        """Undeclared counts as the most dangerous, and so does a tool that does not exist."""
         return self.tools.effect(call.name) not in ("read", "idempotent")
 
     def key(self, call: ToolCall) -> str:
-        """The same for the same call over every retry, resume and compaction, and for no other."""
-        what = hashlib.sha256(f"{call.name}\0{canonical(call.arguments)}".encode("utf-8", "surrogatepass"))
-        return f"{self.log.run_id}-{self.log.state.ids[call.id]}-{what.hexdigest()[:16]}"
+        """The same for this call over every retry, resume and compaction, and for no other."""
+        return call_key(self.log.run_id, self.log.state.ids[call.id], call)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()

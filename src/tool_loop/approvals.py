@@ -76,6 +76,8 @@ async def look_into(attempt: Attempt, call: ToolCall) -> ToolReturned | None:
     intent on record because it certainly did not happen and is to run now.
     """
     state, tools = attempt.log.state, attempt.tools
+    if (never_ran := tools.refuse(call)) is not None:
+        return never_ran
     found = await tools.probe(call, key=attempt.key(call))
     if isinstance(found, ToolReturned):
         return found
@@ -102,7 +104,8 @@ def _request(state: State, tools: Tools, call: ToolCall) -> ApprovalRequest:
 
 def _bound(said: ApprovalDecided, shown: Pending, tools: Tools) -> ApprovalDecided:
     """The decision, tied to the call that was shown, whatever the reviewer returned: one that mixes
-    two calls up cannot allow the one it did not show."""
+    two calls up cannot allow the one it did not show.
+    """
     fingerprint = shown.fingerprint
     if said.arguments is not None:
         fingerprint = tools.fingerprint(replace(shown.call, arguments=said.arguments))

@@ -47,7 +47,8 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class Retry:
     """One failed attempt before a reply came: what failed, how long we waited after it, and the
-    tokens it is known to have cost."""
+    tokens it is known to have cost.
+    """
 
     kind: str
     message: str
@@ -230,7 +231,8 @@ class LimitReached:
 @dataclass(frozen=True, slots=True)
 class RunEnded:
     """The end. `reason` is "answered" or the limit; `source` is "journal" when even the last word
-    failed and the answer was put together from what is on record."""
+    failed and the answer was put together from what is on record.
+    """
 
     reason: str
     answer: str

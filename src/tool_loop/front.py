@@ -13,6 +13,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from . import approvals
@@ -25,7 +26,7 @@ from .llm.retry import Retry, Retrying
 from .messages import DEFAULT_SYSTEM
 from .moves import Hold
 from .ports import LLM, Emit, Journal, Reviewer, RunLog, Tools
-from .registry import Approve, Tool, ToolRegistry
+from .registry import Policy, Tool, ToolRegistry
 from .result import Result
 from .stream import Stream, streamed
 
@@ -33,6 +34,8 @@ Subscriber: TypeAlias = Callable[[Event | Signal], object]
 
 # How many ended runs an agent without a journal of its own remembers, for follow-up questions.
 REMEMBERED_RUNS = 100
+
+DEFAULT_RETRY = Retry()
 
 logger = logging.getLogger(__name__)
 
@@ -56,17 +59,17 @@ class Agent:
         system: str = DEFAULT_SYSTEM,
         limits: Limits | None = None,
         journal: Journal | None = None,
-        approve: Approve = "never",
+        approve: Policy = "never",
         reviewer: Reviewer | None = None,
         examples: Sequence[Example] = (),
         on_event: Subscriber | None = None,
-        retry: Retry | None = Retry(),
+        retry: Retry | None = DEFAULT_RETRY,
         meta: Mapping[str, object] | None = None,
     ) -> None:
         self.llm: LLM = Retrying(llm, retry) if retry is not None else llm
         self.tools: Tools = ToolRegistry(tools, approve=approve) if isinstance(tools, Iterable) else tools
         self.system = system
-        self.limits = limits or Limits()
+        self.limits = _with_tool_limits(limits or Limits(), self.tools)
         self.journal: Journal = journal or MemoryJournal(keep=REMEMBERED_RUNS)
         self.reviewer = reviewer
         self.examples = tuple(examples)
@@ -100,7 +103,8 @@ class Agent:
 
     async def resume(self, run_id: str, *, on_event: Subscriber | None = None) -> Result:
         """Go on with a run where it was left: after a crash, a mended error, a decision. An ended run
-        gives its result again and costs nothing. Raises `UnknownRun`, and what `run` raises."""
+        gives its result again and costs nothing. Raises `UnknownRun`, and what `run` raises.
+        """
         return await self._drive(run_id, None, on_event)
 
     def run_sync(self, question: str, **options: Any) -> Result:
@@ -186,6 +190,12 @@ class Agent:
         return _telling_undeclared(self.tools, emit) if subscribers else emit
 
 
+def _with_tool_limits(limits: Limits, tools: Tools) -> Limits:
+    """The limits, with what the tools say of themselves where the caller says nothing."""
+    own = {t.name: t.max_calls for t in tools if t.max_calls is not None} if isinstance(tools, ToolRegistry) else {}
+    return replace(limits, per_tool=own | dict(limits.per_tool)) if own else limits
+
+
 def _telling_undeclared(tools: Tools, emit: Emit) -> Emit:
     """Says once per tool that its calls ran in order only because it declares no effect."""
     told: set[str] = set()
@@ -215,7 +225,7 @@ def run_agent(
     The model is `OpenAIChat()` from OPENAI_MODEL, OPENAI_BASE_URL and OPENAI_API_KEY unless one is given.
     """
     if llm is None:
-        from .llm.openai_chat import OpenAIChat  # noqa: PLC0415  needs the HTTP client; many runs do not
+        from .llm.openai_chat import OpenAIChat  # needs the HTTP client; many runs do not
 
         llm = OpenAIChat()
     return Agent(llm, tools, limits=Limits(steps=max_steps)).run_sync(question).answer

@@ -14,8 +14,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
+
 from .errors import RunBusy, UnknownRun, UsageError
 from .events import ApprovalDecided, Event
+from .ports import Emit, RunLog
 from .state import State
 
 T = TypeVar("T")
@@ -170,3 +172,27 @@ async def settle(
                 logger.warning("left a task behind that does not end when it is cancelled", extra={"task": repr(task)})
             break
     return task, held
+
+
+async def written_then_shown(log: RunLog, event: Event, emit: Emit) -> None:
+    """One piece of work, so that what is shown comes in the order in which it was written."""
+    await log.append(event)
+    emit(event)
+
+
+async def together(works: Sequence[Coroutine[Any, Any, None]], *, one_by_one: bool = False) -> None:
+    """Do all of this side by side, or in order. A cancel ends it all, and an error is raised bare."""
+    if one_by_one or len(works) == 1:
+        try:
+            for work in works:
+                await work
+        finally:
+            for work in works:
+                work.close()  # what an error or a cancel left undone
+        return
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None

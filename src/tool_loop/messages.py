@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .events import (
     ApprovalDecided,
-    Compacted,
     Event,
     LimitReached,
     ModelReplied,
@@ -28,6 +27,9 @@ from .events import (
     ToolCall,
     ToolReturned,
 )
+
+if TYPE_CHECKING:
+    from .ports import Request
 
 DEFAULT_SYSTEM = "Use the tools when you need them. Stop and answer when you are done."
 
@@ -210,7 +212,10 @@ def over_limit(call: ToolCall, most: int) -> ToolReturned:
 
 
 def last_word(limit: str) -> str:
-    return f"Stop here: {limit}. No more tools can be called. Answer the question now, from what you have found so far, and say what is missing."
+    return (
+        f"Stop here: {limit}. No more tools can be called. "
+        "Answer the question now, from what you have found so far, and say what is missing."
+    )
 
 
 def summary_note(summary: str) -> str:
@@ -235,10 +240,10 @@ SUMMARISE = (
 )
 
 
-def from_journal(question: str, events: Sequence[Event], limit: str) -> str:
-    """An honest answer when the model gives none: what was asked, what was found, why it stopped."""
+def from_journal(question: str, events: Sequence[Event], limit: str) -> RunEnded:
+    """An honest end when the model gives no answer: what was asked, what was found, why it stopped."""
     head = f"No answer: the run stopped ({limit}) and the model gave no last word.\nAsked: {clip(question, 300)}"
-    return f"{head}\n{digest(events)}"
+    return RunEnded(limit, f"{head}\n{digest(events)}", "journal")
 
 
 def digest(events: Sequence[Event]) -> str:
@@ -266,7 +271,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 # How models write a call when the server's template does not fit them; seen in recorded traffic of
 # a local server and in reported cases. Only ever used to tell the model, never to run anything.
-_CALL_MARKS = re.compile(r"<tool_call>|<tools?>|<function=|\[TOOL_CALLS\]|<\|tool_call|<\|python_tag\|>|<｜tool")
+_CALL_MARKS = re.compile(r"<tool_call>|<tools?>|<function=|\[TOOL_CALLS\]|<\|tool_call|<\|python_tag\|>|<\uff5ctool")
 _CALL_OBJECT = re.compile(
     r'\{+\s*"(?:name|function|tool)"\s*:\s*"(?P<name>[^"]{1,64})"\s*,\s*"(?:arguments|parameters|args)"\s*:'
 )
@@ -286,31 +291,26 @@ def looks_like_a_call(text: str, names: Iterable[str]) -> bool:
     return any(re.search(rf"^\s*\[{re.escape(name)}\(.*\)\]\s*$", text, re.MULTILINE) for name in known if name in text)
 
 
-def repaired(
-    reply: ModelReplied, taken: Mapping[str, object] | set[str], step: int, names: Iterable[str]
-) -> ModelReplied:
-    """The reply as it may enter the history: every call with an id of its own, calls in prose marked.
+def repaired(reply: ModelReplied, taken: Container[str], step: int, request: Request) -> ModelReplied:
+    """The reply as it may enter the history: every call with an id of its own, calls in prose marked,
+    and no calls at all where they were not allowed.
 
     Ids that are missing, repeated or outside the charset get a new one made from the step and the
     position, so that the same run always mints the same ids. All others stay as they came: some
     providers refuse an id they did not make.
     """
-    calls: list[ToolCall] = []
-    used = set(taken)
+    if reply.calls and not request.may_call:
+        # What the provider wants back with the turn may speak of the calls, so it goes too.
+        reply = replace(reply, calls=(), opaque="", dropped_calls=len(reply.calls))
+    calls: dict[str, ToolCall] = {}
     for n, call in enumerate(reply.calls):
         fresh = call.id
-        if not _ID.fullmatch(fresh) or fresh in used:
-            fresh = minted(step, n, used)
-        used.add(fresh)
-        calls.append(call if fresh == call.id else replace(call, id=fresh))
-    in_text = not calls and bool(reply.text) and looks_like_a_call(reply.text, names)
-    if tuple(calls) == reply.calls and in_text == reply.call_in_text:
+        if not _ID.fullmatch(fresh) or fresh in taken or fresh in calls:
+            fresh = f"call_{step}_{n}"
+        while fresh in taken or fresh in calls:
+            fresh += "x"
+        calls[fresh] = call if fresh == call.id else replace(call, id=fresh)
+    in_text = not calls and looks_like_a_call(reply.text, (spec.name for spec in request.tools))
+    if tuple(calls.values()) == reply.calls and in_text == reply.call_in_text:
         return reply
-    return replace(reply, calls=tuple(calls), call_in_text=in_text)
-
-
-def minted(step: int, position: int, used: set[str]) -> str:
-    name = f"call_{step}_{position}"
-    while name in used:
-        name += "x"
-    return name
+    return replace(reply, calls=tuple(calls.values()), call_in_text=in_text)

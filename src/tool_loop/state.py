@@ -274,3 +274,9 @@ def canonical(arguments: str) -> str:
         return json.dumps(json.loads(arguments or "{}"), sort_keys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
         return arguments
+
+
+def call_key(run_id: str, position: int, call: ToolCall) -> str:
+    """A call's idempotency key: the same over every retry, resume and compaction, and for no other call."""
+    what = hashlib.sha256(f"{call.name}\0{canonical(call.arguments)}".encode("utf-8", "surrogatepass"))
+    return f"{run_id}-{position}-{what.hexdigest()[:16]}"

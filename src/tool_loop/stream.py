@@ -1,5 +1,6 @@
 """Watch a run as it happens. The run lives in the context manager and not in the iterator: leaving
-the block is what ends it, so nothing outlives the code that asked for it."""
+the block is what ends it, so nothing outlives the code that asked for it.
+"""
 
 from __future__ import annotations
 

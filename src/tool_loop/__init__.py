@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .llm.retry import Retry, Retrying
     from .llm.scripted import ScriptedLLM
     from .ports import LLM, Journal, Pending
+    from .prices import GenaiPrices, Price, PriceTable
     from .registry import Tool, ToolContext, ToolRegistry, tool
     from .result import Result
     from .tools import calculator, workspace_tools
@@ -37,6 +38,7 @@ _HOMES = {
     "Event": "events",
     "Example": "events",
     "FatalError": "errors",
+    "GenaiPrices": "prices",
     "Journal": "ports",
     "JournalError": "errors",
     "LLM": "ports",
@@ -45,6 +47,8 @@ _HOMES = {
     "ModelReplied": "events",
     "OpenAIChat": "llm.openai_chat",
     "Pending": "ports",
+    "Price": "prices",
+    "PriceTable": "prices",
     "ProviderError": "errors",
     "Result": "result",
     "Retry": "llm.retry",
@@ -75,6 +79,7 @@ __all__ = [
     "Event",
     "Example",
     "FatalError",
+    "GenaiPrices",
     "Journal",
     "JournalError",
     "Limits",
@@ -82,6 +87,8 @@ __all__ = [
     "ModelReplied",
     "OpenAIChat",
     "Pending",
+    "Price",
+    "PriceTable",
     "ProviderError",
     "Result",
     "Retry",

@@ -26,7 +26,8 @@ from .llm.retry import Retry, Retrying
 from .messages import DEFAULT_SYSTEM
 from .moves import Hold
 from .ports import LLM, Emit, Journal, Reviewer, RunLog, Tools
-from .registry import Policy, Tool, ToolRegistry
+from .prices import Priced, Prices
+from .registry import Approve, Tool, ToolRegistry
 from .result import Result
 from .stream import Stream, streamed
 
@@ -48,6 +49,7 @@ class Agent:
     `reviewer` asks one; without a reviewer such a run ends as waiting. `examples` are worked
     examples put before the question. `on_event` sees every event and signal; what it raises is
     logged and ignored. `retry` is None to pass every failure of the model's server on at once.
+    `prices` give replies their cost, which `Limits.usd` needs, and the window of a model they know.
     `meta` is recorded with each run.
     """
 
@@ -59,17 +61,19 @@ class Agent:
         system: str = DEFAULT_SYSTEM,
         limits: Limits | None = None,
         journal: Journal | None = None,
-        approve: Policy = "never",
+        approve: Approve = "never",
         reviewer: Reviewer | None = None,
         examples: Sequence[Example] = (),
         on_event: Subscriber | None = None,
         retry: Retry | None = DEFAULT_RETRY,
+        prices: Prices | None = None,
         meta: Mapping[str, object] | None = None,
     ) -> None:
-        self.llm: LLM = Retrying(llm, retry) if retry is not None else llm
+        model: LLM = Priced(llm, prices) if prices is not None else llm
+        self.llm: LLM = Retrying(model, retry) if retry is not None else model
         self.tools: Tools = ToolRegistry(tools, approve=approve) if isinstance(tools, Iterable) else tools
         self.system = system
-        self.limits = _with_tool_limits(limits or Limits(), self.tools)
+        self.limits = _completed(limits or Limits(), self.tools, llm, prices)
         self.journal: Journal = journal or MemoryJournal(keep=REMEMBERED_RUNS)
         self.reviewer = reviewer
         self.examples = tuple(examples)
@@ -190,10 +194,16 @@ class Agent:
         return _telling_undeclared(self.tools, emit) if subscribers else emit
 
 
-def _with_tool_limits(limits: Limits, tools: Tools) -> Limits:
-    """The limits, with what the tools say of themselves where the caller says nothing."""
-    own = {t.name: t.max_calls for t in tools if t.max_calls is not None} if isinstance(tools, ToolRegistry) else {}
-    return replace(limits, per_tool=own | dict(limits.per_tool)) if own else limits
+def _completed(limits: Limits, tools: Tools, llm: LLM, prices: Prices | None) -> Limits:
+    """The limits, with what tools and prices know where the caller said nothing."""
+    if limits.usd is not None and prices is None:
+        raise UsageError("Limits.usd needs prices: Agent(..., prices=GenaiPrices()) or a PriceTable of your own")
+    if isinstance(tools, ToolRegistry):
+        own = {t.name: t.max_calls for t in tools if t.max_calls is not None}
+        limits = replace(limits, per_tool=own | dict(limits.per_tool)) if own else limits
+    if limits.window is None and prices is not None and (model := getattr(llm, "model", "")):
+        limits = replace(limits, window=prices.window(str(model), str(getattr(llm, "origin", ""))))
+    return limits
 
 
 def _telling_undeclared(tools: Tools, emit: Emit) -> Emit:

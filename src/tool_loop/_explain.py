@@ -1,25 +1,27 @@
 """Says in words what is wrong with the arguments of a call: every offending field, by its path.
 
-Knows nothing about tools or pydantic. Both kinds of tools end here, so that a model reads one shape
-of message: typed functions are explained by the JSON schema of their signature, and only what a
-schema cannot say (a validator of the author's own) is told in pydantic's words.
+Knows nothing about tools. Hand-written schemas and typed functions both end here, so that a model
+reads one shape of message. A typed function is explained by the JSON schema of its signature, and
+only what a schema cannot say (a validator of the author's own) is told in pydantic's words.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from itertools import islice
+from typing import Any, Final
 
-from ._schema import in_place, resolve_pointer
-from .errors import ToolError
-
-Path: TypeAlias = tuple[str | int, ...]
-Complaint: TypeAlias = tuple[Sequence[Any], str]
+from . import _wording as words
+from ._call import compiled
+from ._schema import Complaint, resolve_pointer
+from ._wording import Path, Schema
+from .errors import ToolError, UsageError
 
 # More than this many at once teach nothing more, and a list of 10,000 wrong items would fill the window.
-_MOST = 10
+_MOST: Final = 10
+_MOST_LOOKED_AT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,49 +36,58 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class _Case:
     tool: str
-    schema: Mapping[str, Any]
+    schema: Schema
     value: Any
 
 
 def invalid_arguments(
-    tool: str, schema: Mapping[str, Any], validator: Any, value: dict[str, Any], complaints: Iterable[Complaint] = ()
+    tool: str, schema: Schema, value: dict[str, Any], complaints: Sequence[Complaint] = ()
 ) -> ToolError:
     """The error that names every offending field of a call that did not validate.
 
-    `complaints` are what another validator found, as (path, text). Only what it complained about is
-    reported, in the words of the schema where the schema finds fault with the same place.
+    `complaints` are what pydantic found. With them only what it complained about is told: in the
+    words of the schema where that finds fault with the same place, else in its own.
     """
     case = _Case(tool, schema, value)
-    found = [problem for error in validator.iter_errors(value) for problem in _problems(error, case)]
-    found += whole_floats(schema, validator, value, tool)
-    complaints = list(complaints)
+    try:
+        found = [problem for error in _errors(case, value) for problem in _problems(error, case)]
+        found += whole_floats(tool, schema, value)
+    except UsageError:
+        if not complaints:
+            raise
+        found = []  # a hook of the author's made a schema that only pydantic understands
     if complaints:
-        places = [_real_path(loc, value) for loc, _ in complaints]
-        found = [problem for problem in found if any(_same_place(problem.path, place) for place in places)]
-        for place, (_, text) in zip(places, complaints, strict=True):
-            if not any(_same_place(problem.path, place) for problem in found):
-                found.append(Problem(place, _in_our_words(text)))
+        found = _agreed(found, complaints, value)
     problems = list({(problem.path, problem.text): problem for problem in found}.values())
-    shown = problems[:_MOST]
+    told = problems[:_MOST]
     more = f"; and {len(problems) - _MOST} more" if len(problems) > _MOST else ""
     return ToolError(
-        "; ".join(_sentence(problem) for problem in shown) + more,
+        "; ".join(f"{words.name(problem.path)} {problem.text}" for problem in told) + more,
         kind="invalid_arguments",
-        hint=" ".join(dict.fromkeys(problem.advice for problem in shown if problem.advice)),
-        fields={_dotted(problem.path): problem.text for problem in shown},
+        hint=" ".join(dict.fromkeys(problem.advice for problem in told if problem.advice)),
+        fields={words.dotted(problem.path): problem.text for problem in told},
     )
 
 
-def whole_floats(schema: Mapping[str, Any], validator: Any, value: Any, tool: str) -> list[Problem]:
-    """Where 5.0 stands and only an integer may: JSON Schema lets it pass, Python's `range` does not."""
+def whole_floats(tool: str, schema: Schema, value: dict[str, Any]) -> list[Problem]:
+    """Where 5.0 stands and only an integer may. Found by asking again with 0.5 in its place."""
     case = _Case(tool, schema, value)
-    errors = validator.iter_errors(_unwhole(value))
-    return [
-        problem
-        for error in errors
-        if isinstance(_at(value, error.instance_path), float) and _wants_integer(error)
-        for problem in [_wrong_type(tuple(error.instance_path), _fragment(error, case), case)]
-    ]
+    errors = [inner for error in _errors(case, _unwhole(value)) for inner in _wanting_integers(error)]
+    wrong = [error for error in errors if isinstance(_at(value, error.instance_path), float)]
+    return [_wrong_type(tuple(error.instance_path), _fragment(error, case), case) for error in wrong]
+
+
+def _errors(case: _Case, value: Any) -> list[Any]:
+    return list(islice(compiled(case.tool, case.schema).iter_errors(value), _MOST_LOOKED_AT))
+
+
+def _agreed(found: Iterable[Problem], complaints: Iterable[Complaint], value: Any) -> list[Problem]:
+    places = [(_real_path(complaint, value), complaint) for complaint in complaints]
+    agreed = [problem for problem in found if any(_same_place(problem.path, place) for place, _ in places)]
+    for place, complaint in places:
+        if not any(_same_place(problem.path, place) for problem in agreed):
+            agreed.append(Problem(place, _in_our_words(complaint.text)))
+    return agreed
 
 
 # --- one error of the validator -------------------------------------------------------------------
@@ -84,80 +95,101 @@ def whole_floats(schema: Mapping[str, Any], validator: Any, value: Any, tool: st
 
 def _problems(error: Any, case: _Case) -> Iterator[Problem]:
     path: Path = tuple(error.instance_path)
-    word = error.kind.name
     schema = _fragment(error, case)
-    got = _at(case.value, path)
-    if word == "required":
-        yield _missing((*path, error.kind.property), schema, case)
-    elif word in ("additionalProperties", "unevaluatedProperties"):
-        known = _fields(schema, case)
-        yield from (_unknown(path, name, known, case) for name in error.kind.unexpected if name not in known)
-    elif word == "type":
-        yield _wrong_type(path, schema, case)
-    elif word in ("enum", "const"):
-        choices = schema.get("enum", [schema.get("const")])
-        text = f"must be {'one of ' if len(choices) > 1 else ''}{_listed(choices)}; got {_value(got)}"
-        yield Problem(path, text, _nearest(got, choices))
-    elif word in ("anyOf", "oneOf"):
-        yield from _no_branch(error, path, schema, case)
-    else:
-        yield Problem(path, _limit(word, schema, got) or f"is not valid: {error.message[:200]}")
+    match error.kind.name:
+        case "required":
+            yield _missing((*path, error.kind.property), schema, case)
+        case "additionalProperties" | "unevaluatedProperties":
+            # With one wrong field, the fields beside it count as not evaluated; those are no news.
+            known = words.fields_of(schema, case.schema)
+            yield from (_unknown(path, name, known, case) for name in error.kind.unexpected if name not in known)
+        case "type":
+            yield _wrong_type(path, schema, case)
+        case "enum" | "const":
+            yield _not_one_of(path, words.choices(schema), case)
+        case "anyOf" | "oneOf":
+            yield from _no_branch(error, path, schema, case)
+        case word:
+            yield _limit(path, word, schema, case) or Problem(path, f"is not valid: {error.message[:200]}")
 
 
-def _no_branch(error: Any, path: Path, schema: Mapping[str, Any], case: _Case) -> Iterator[Problem]:
+def _no_branch(error: Any, path: Path, schema: Schema, case: _Case) -> Iterator[Problem]:
     branches = getattr(error.kind, "context", None)
-    if error.kind.name == "oneOf" and not branches:
+    if not branches:
         yield Problem(path, "fits more than one of the forms it may have; it must fit exactly one")
         return
-    # A branch that fails with something about the inside was probably the one that was meant.
-    meant = [branch for branch in branches if not any(_about_itself(inner, path) for inner in branch)]
+    # A branch that finds fault with the inside, and not with the kind of value, may have been meant.
+    meant = [branch for branch in branches if not any(_wrong_kind(inner, path) for inner in branch)]
     if not meant:
         yield _wrong_type(path, schema, case)
         return
-    for inner in min(meant, key=len):
+    tags = [[inner for inner in branch if _is_tag(inner, path)] for branch in meant]
+    if all(tags) and len({tuple(found[0].instance_path) for found in tags}) == 1:
+        # Each form is named by a constant, and what stands here is none of those names.
+        options = [option for found in tags for option in words.choices(_fragment(found[0], case))]
+        yield _not_one_of(tuple(tags[0][0].instance_path), options, case)
+        return
+    likely = [branch for branch, found in zip(meant, tags, strict=True) if not found] or meant
+    for inner in min(likely, key=len):
         yield from _problems(inner, case)
 
 
-def _about_itself(error: Any, path: Path) -> bool:
-    """The branch wants another kind of value altogether, or the object says it is another branch."""
-    place = tuple(error.instance_path)
-    return (place == path and error.kind.name == "type") or (len(place) > len(path) and error.kind.name == "const")
+def _wrong_kind(error: Any, path: Path) -> bool:
+    return tuple(error.instance_path) == path and error.kind.name == "type"
 
 
-def _missing(path: Path, schema: Mapping[str, Any], case: _Case) -> Problem:
-    wanted = next(
-        (
-            part["properties"][path[-1]]
-            for part in in_place(schema, case.schema)
-            if path[-1] in part.get("properties", {})
-        ),
-        {},
-    )
-    return Problem(path, "is required", f"Add {_name(path)}: {_example_of(path, wanted, case)}.")
+def _is_tag(error: Any, path: Path) -> bool:
+    return len(error.instance_path) > len(path) and error.kind.name in ("const", "enum")
 
 
-def _unknown(path: Path, name: str, known: Sequence[str], case: _Case) -> Problem:
-    owner = _name(path) if path else case.tool
-    listed = f"fields are: {', '.join(map(_short, known))}" if known else "it takes no fields"
-    near = _nearest(name, known, quote="'") if known else f"Leave out {_name((name,))}."
-    return Problem((*path, name), f"is not a field of {owner}; {listed}", near)
+def _missing(path: Path, schema: Schema, case: _Case) -> Problem:
+    field = words.field_of(path[-1], schema, case.schema)
+    return Problem(path, "is required", f"Add {words.name(path)}: {words.described(field, case.schema)}.")
 
 
-def _wrong_type(path: Path, schema: Mapping[str, Any], case: _Case) -> Problem:
+def _unknown(path: Path, field: str, known: Sequence[str], case: _Case) -> Problem:
+    place = (*path, field)
+    if not known:
+        return Problem(
+            place, f"is not a field: {_owner(path, case)} takes no fields", f"Leave out {words.name(place)}."
+        )
+    near = words.nearest(field, known)
+    advice = f"Did you mean '{words.short(near)}' instead of '{words.short(field)}'?" if near else ""
+    listed = ", ".join(map(words.short, known))
+    return Problem(place, f"is not a field of {_owner(path, case)}; fields are: {listed}", advice)
+
+
+def _owner(path: Path, case: _Case) -> str:
+    return words.name(path) if path else case.tool
+
+
+def _wrong_type(path: Path, schema: Schema, case: _Case) -> Problem:
     got = _at(case.value, path)
-    text = f"must be {_expected(schema, case)}, got {_type(got)}"
-    better = _converted(got, schema, case)
+    text = f"must be {words.expected(schema, case.schema) or 'something else'}, got {words.type_of(got)}"
+    better = words.converted(got, schema, case.schema)
     if better is not None:
-        return Problem(path, text, f"Write {_name(path)} as {_value(better)}, not {_value(got)}.")
-    return Problem(path, text, f"{_name(path)} is {_example_of(path, schema, case)}.")
+        return Problem(path, text, f"Write {words.name(path)} as {words.value(better)}, not {words.value(got)}.")
+    return Problem(path, text, f"Send {words.name(path)} as {words.described(schema, case.schema)}.")
 
 
-def _limit(word: str, schema: Mapping[str, Any], got: Any) -> str:
-    template = _LIMITS.get(word)
-    if template is None:
-        return ""
-    size = len(got) if isinstance(got, str | list | dict) else 0
-    return template.format(limit=_bare(schema.get(word)), got=_value(got), size=size)
+def _not_one_of(path: Path, options: Sequence[Any], case: _Case) -> Problem:
+    got = _at(case.value, path)
+    near = words.nearest(got, options)
+    advice = f"Did you mean {words.value(near)} for {words.name(path)}?" if near else ""
+    return Problem(path, f"must be {words.one_of(options)}; got {words.value(got)}", advice)
+
+
+def _limit(path: Path, word: str, schema: Schema, case: _Case) -> Problem | None:
+    if word not in _LIMITS:
+        return None
+    got, limit = _at(case.value, path), schema.get(word)
+    text = _LIMITS[word].format(
+        limit=limit if isinstance(limit, str) else json.dumps(limit),
+        got=words.value(got),
+        size=len(got) if isinstance(got, str | list | dict) else 0,
+    )
+    example = words.value(words.example(schema, case.schema)) if word == "format" else ""
+    return Problem(path, text, f"Write {words.name(path)} as in {example}." if example else "")
 
 
 _LIMITS: Final = {
@@ -178,103 +210,17 @@ _LIMITS: Final = {
 }
 
 
-# --- what is expected -----------------------------------------------------------------------------
-
-
-def _expected(schema: Mapping[str, Any], case: _Case) -> str:
-    """A short name for what a schema accepts: `integer`, `array of string`, `"c" or "f"`."""
-    names: list[str] = []
-    for part in in_place(schema, case.schema):
-        if "enum" in part or "const" in part:
-            names.append(f"one of {_listed(part.get('enum', [part.get('const')]))}")
-            continue
-        words = part.get("type", [])
-        for word in [words] if isinstance(words, str) else words:
-            items = part.get("items")
-            inner = _expected(items, case) if word == "array" and isinstance(items, Mapping) and items else ""
-            names.append(f"array of {inner}" if inner else word)
-    return " or ".join(dict.fromkeys(names)) or "valid"
-
-
-def _example_of(path: Path, schema: Mapping[str, Any], case: _Case) -> str:
-    expected = _expected(schema, case)
-    example = _value(_example(schema, case))
-    return f"{expected}, for example {example}" if expected != "valid" else f"for example {example}"
-
-
-def _example(schema: Mapping[str, Any], case: _Case, depth: int = 0) -> Any:
-    for part in in_place(schema, case.schema):
-        for key in ("examples", "enum"):
-            if part.get(key):
-                return part[key][0]
-        for key in ("default", "const"):
-            if part.get(key) is not None:
-                return part[key]
-        words = part.get("type", [])
-        word = words if isinstance(words, str) else next(iter(words), "")
-        if word == "object" and depth < 3:
-            fields = part.get("properties", {})
-            return {name: _example(fields.get(name, {}), case, depth + 1) for name in part.get("required", ())}
-        if word == "array" and depth < 3:
-            return [_example(part["items"], case, depth + 1)] if isinstance(part.get("items"), Mapping) else []
-        if word in ("integer", "number"):
-            return part.get("minimum", 1 if word == "integer" else 1.5)
-        if word == "string":
-            return _FORMATS.get(part.get("format", ""), "text")
-        if word == "boolean":
-            return True
-    return "text"
-
-
-_FORMATS: Final = {
-    "date": "2026-01-31",
-    "date-time": "2026-01-31T12:00:00Z",
-    "time": "12:00:00Z",
-    "duration": "PT1H",
-    "email": "name@example.com",
-    "uri": "https://example.com/",
-    "uuid": "123e4567-e89b-12d3-a456-426614174000",
-}
-
-
-def _converted(got: Any, schema: Mapping[str, Any], case: _Case) -> Any:
-    """The value that was probably meant, where only its type was wrong: "5" for 5, 5.0 for 5."""
-    words = _expected(schema, case).split(" or ")
-    if isinstance(got, float) and got.is_integer() and "integer" in words:
-        return int(got)
-    if isinstance(got, str) and len(got) < 1000:
-        try:
-            meant = json.loads(got)
-        except (ValueError, RecursionError):
-            return [got] if "array of string" in words else None
-        kinds = {word.split(" ")[0] for word in words}
-        return meant if _KINDS.get(type(meant)) in kinds else None
-    if isinstance(got, int | float) and "string" in words:
-        return json.dumps(got)
-    return None
-
-
-_KINDS: Final = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
-
-
-def _fields(schema: Mapping[str, Any], case: _Case) -> list[str]:
-    return list(dict.fromkeys(name for part in in_place(schema, case.schema) for name in part.get("properties", {})))
-
-
 # --- places ---------------------------------------------------------------------------------------
 
 
-def _fragment(error: Any, case: _Case) -> Mapping[str, Any]:
+def _fragment(error: Any, case: _Case) -> Schema:
     """The part of the schema that the failed keyword stands in."""
     place: Any = case.schema
     for step in error.schema_path[:-1]:
-        if isinstance(place, Mapping) and step not in place and isinstance(place.get("$ref"), str):
+        if isinstance(place, dict) and step not in place and "$ref" in place:
             place = resolve_pointer(case.schema, place["$ref"])
-        try:
-            place = place[step]
-        except (KeyError, IndexError, TypeError):
-            return {}
-    return place if isinstance(place, Mapping) else {}
+        place = _at(place, (step,))
+    return place if isinstance(place, dict) else {}
 
 
 def _at(value: Any, path: Iterable[Any]) -> Any:
@@ -286,16 +232,14 @@ def _at(value: Any, path: Iterable[Any]) -> Any:
     return value
 
 
-def _real_path(location: Sequence[Any], value: Any) -> Path:
-    """pydantic's location without the names of union branches and validators, which a model never saw."""
+def _real_path(complaint: Complaint, value: Any) -> Path:
+    """Where pydantic found something, without the names of union branches, which the model never saw."""
     path: list[str | int] = []
-    for i, step in enumerate(location):
-        known = (isinstance(value, dict) and step in value) or (
-            isinstance(value, list) and isinstance(step, int) and step < len(value)
-        )
-        if known:
+    for i, step in enumerate(complaint.place):
+        inside = step in value if isinstance(value, dict) else isinstance(value, list) and step in range(len(value))
+        if inside:
             value = value[step]
-        elif not (isinstance(value, dict) and i == len(location) - 1 and str(step).isidentifier()):
+        elif not (complaint.missing and i == len(complaint.place) - 1):
             continue
         path.append(step)
     return tuple(path)
@@ -305,11 +249,12 @@ def _same_place(one: Path, other: Path) -> bool:
     return one[: len(other)] == other or other[: len(one)] == one
 
 
-def _wants_integer(error: Any) -> bool:
-    if error.kind.name == "type":
-        return "integer" in error.kind.types
-    branches = getattr(error.kind, "context", None) or ()
-    return any(_wants_integer(inner) for branch in branches for inner in branch)
+def _wanting_integers(error: Any) -> Iterator[Any]:
+    if error.kind.name == "type" and "integer" in error.kind.types:
+        yield error
+    for branch in getattr(error.kind, "context", None) or ():
+        for inner in branch:
+            yield from _wanting_integers(inner)
 
 
 def _unwhole(value: Any) -> Any:
@@ -320,53 +265,8 @@ def _unwhole(value: Any) -> Any:
     return 0.5 if isinstance(value, float) and value.is_integer() else value
 
 
-# --- words ----------------------------------------------------------------------------------------
-
-
-def _sentence(problem: Problem) -> str:
-    return f"{_name(problem.path)} {problem.text}"
-
-
 def _in_our_words(text: str) -> str:
     text = text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if text.startswith("Input should be "):
         return f"must be {text.removeprefix('Input should be ')}"
     return f"is not valid: {text}"
-
-
-def _name(path: Path) -> str:
-    return f"'{_dotted(path)}'" if path else "the arguments"
-
-
-def _dotted(path: Path) -> str:
-    return ".".join(_short(step) for step in path)
-
-
-def _short(step: str | int) -> str:
-    return json.dumps(str(step), ensure_ascii=False)[1:-1][:80]
-
-
-def _type(value: Any) -> str:
-    return "null" if value is None else type(value).__name__
-
-
-def _value(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _bare(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _listed(choices: Sequence[Any]) -> str:
-    more = f", and {len(choices) - 20} more" if len(choices) > 20 else ""
-    return ", ".join(_value(choice) for choice in choices[:20]) + more
-
-
-def _nearest(got: Any, choices: Iterable[Any], quote: str = '"') -> str:
-    from difflib import get_close_matches
-
-    words = {choice.lower(): choice for choice in choices if isinstance(choice, str)}
-    near = get_close_matches(str(got).lower(), words, n=1, cutoff=0.5)
-    return f"Did you mean {quote}{words[near[0]]}{quote}?" if near else ""

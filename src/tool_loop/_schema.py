@@ -1,223 +1,72 @@
-"""JSON schemas of tools: taken from a signature by pydantic, or written by hand and checked here.
+"""JSON schemas that were written by hand: checked for sense, and closed to unknown fields.
 
-Knows nothing about calls. pydantic and jsonschema-rs are imported at the first schema or validation,
-because `--help` and a waiting conversation must not pay for them.
+Knows nothing about calls, and imports no validator: what it can see, it sees when a tool is made.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from ._signature import MISSING, Parameter, Signature, resolve
 from .errors import ToolError, UsageError
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+Schema: TypeAlias = dict[str, Any]
 
-Schema = dict[str, Any]
+
+class Complaint(NamedTuple):
+    """What pydantic found wrong: where, in its own words, and whether that is missing altogether."""
+
+    place: Sequence[Any]
+    text: str
+    missing: bool
+
 
 # A `$ref` may lead back to itself; nothing sensible is deeper.
 MAX_NESTING: Final = 32
 
 
 class Form:
-    """What a hand-written schema accepts."""
+    """What a hand-written schema accepts.
+
+    `schema` is what a model is shown, `strict` what decides; `is_valid` is compiled from it at the
+    first call.
+    """
 
     typed = False
+    is_valid: Callable[[Any], bool] | None = None
 
-    def __init__(self, name: str, schema: Schema) -> None:
+    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         self.name = name
-        self.schema = schema
-        self._strict = sealed(schema)
+        self.schema = presentable(schema)
+        self.strict = sealed(schema)
 
-    @cached_property
-    def validator(self) -> Any:
-        """The compiled schema. Raises UsageError when no validator can be made of it."""
-        import jsonschema_rs
+    def read(self, text: str, value: dict[str, Any]) -> dict[str, Any]:
+        """What the function is called with. Raises ToolError naming every field that is wrong."""
+        raise NotImplementedError
 
-        try:
-            # Offline on purpose: a foreign schema must not make this process fetch a URL.
-            return jsonschema_rs.validator_for(self._strict, validate_formats=True, offline=True)
-        except ValueError as error:
-            message = f"tool {self.name!r}: the schema of the parameters is not valid: {str(error)[:500]}"
-            raise UsageError(message) from None
-
-    @cached_property
-    def is_valid(self) -> Callable[[Any], bool]:
-        check: Callable[[Any], bool] = self.validator.is_valid
-        return check
-
-    def explain(self, value: dict[str, Any], complaints: Sequence[tuple[Sequence[Any], str]] = ()) -> ToolError:
+    def explain(self, value: dict[str, Any], complaints: Sequence[Complaint] = ()) -> ToolError:
         """The error that names every field which is wrong."""
         from ._explain import invalid_arguments
 
-        return invalid_arguments(self.name, self._strict, self.validator, value, complaints)
+        return invalid_arguments(self.name, self.strict, value, complaints)
 
     def refuse_whole_floats(self, value: dict[str, Any]) -> None:
-        """Raises ToolError where 5.0 stands for an integer: valid by the letter of JSON Schema, but
-        the function would crash on it, and a typed one refuses it too."""
+        """Raises ToolError where 5.0 stands for an integer.
+
+        It is one by the letter of JSON Schema, but `range(5.0)` fails, and a typed function refuses it.
+        """
         from ._explain import whole_floats
 
-        if whole_floats(self._strict, self.validator, value, self.name):
+        if whole_floats(self.name, self.strict, value):
             raise self.explain(value)
 
 
-class TypedForm(Form):
-    """What a typed function accepts: pydantic makes the schema, checks, and converts."""
-
-    typed = True
-
-    def __init__(self, name: str, signature: Signature) -> None:
-        self._model = _model(name, signature)
-        self._names = {f"p{i}": parameter.name for i, parameter in enumerate(signature.parameters)}
-        raw = _raw_schema(name, self._model)
-        super().__init__(name, raw)
-        self.schema = shown(raw)
-        # Unknown fields are refused in nested models too, whatever their own setting, unless one of
-        # them says outright that it takes any.
-        self._extra = None if '"additionalProperties": true' in json.dumps(raw) else "forbid"
-
-    def read(self, text: str, value: dict[str, Any]) -> dict[str, Any]:
-        """What the function is called with. Raises ToolError naming every field that is wrong.
-
-        The text is read a second time, by pydantic, because only there may a string be a date or an
-        enum although everything is strict: JSON has no other way to write them.
-        """
-        from pydantic import ValidationError
-
-        try:
-            filled = self._model.model_validate_json(text, strict=True, extra=self._extra)
-        except ValidationError as error:
-            complaints = [(entry["loc"], entry["msg"]) for entry in error.errors(include_url=False)]
-            raise self.explain(value, complaints) from None
-        names = self._names
-        return {names[key]: item for key, item in filled.__dict__.items()}
-
-
-# --- from a signature -----------------------------------------------------------------------------
-
-
-def _model(name: str, signature: Signature) -> type[BaseModel]:
-    from pydantic import ConfigDict, create_model
-    from pydantic.errors import PydanticUserError
-
-    # The fields are called p0, p1, ... with the real names as aliases: a parameter may be called
-    # `schema`, `copy` or `_x`, which a model's own attributes forbid.
-    fields: dict[str, Any] = {
-        f"p{i}": _field(name, parameter, signature) for i, parameter in enumerate(signature.parameters)
-    }
-    settings = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=False)
-    try:
-        return create_model(name, __config__=settings, **fields)
-    except (PydanticUserError, TypeError, NameError) as error:
-        reason = str(error).split("\n", 1)[0]
-        message = f"tool {name!r}: no schema can be made from its signature: {reason}"
-        raise UsageError(message) from error
-
-
-def _field(name: str, parameter: Parameter, signature: Signature) -> tuple[Any, Any]:
-    from pydantic import Field
-
-    annotation = resolve(parameter.annotation, signature.namespace)
-    if isinstance(annotation, str):
-        message = f"tool {name!r}: the type of parameter {parameter.name!r}, {annotation}, is not known here"
-        raise UsageError(message)
-    notes = [note for note in getattr(annotation, "__metadata__", ()) if isinstance(note, str)]
-    described = any(getattr(note, "description", None) for note in getattr(annotation, "__metadata__", ()))
-    description = None if described else " ".join(notes) or parameter.description or None
-    details = Field(alias=parameter.name, description=description)
-    default = ... if parameter.default is MISSING else parameter.default
-    return Annotated[annotation, details], default
-
-
-def _raw_schema(name: str, model: type[BaseModel]) -> Schema:
-    from pydantic.errors import PydanticUserError
-
-    try:
-        return model.model_json_schema()
-    except PydanticUserError as error:
-        reason = str(error).split("\n", 1)[0]
-        message = f"tool {name!r}: no schema can be made from its signature: {reason}"
-        raise UsageError(message) from error
-
-
-# Words that some servers refuse in a tool's schema (Gemini answers 400), and how a person would say
-# them. Validation keeps the real thing; the model reads the words.
-_SAID: Final[dict[str, Callable[[Any], str]]] = {
-    "exclusiveMinimum": lambda n: f"greater than {n}",
-    "exclusiveMaximum": lambda n: f"less than {n}",
-    "multipleOf": lambda n: f"a multiple of {n}",
-    "uniqueItems": lambda _: "no item twice",
-    "propertyNames": lambda _: "",
-    "patternProperties": lambda _: "",
-    "discriminator": lambda _: "",
-    "$schema": lambda _: "",
-}
-
-
-def shown(raw: Schema) -> Schema:
-    """The schema as a model reads it: without noise, with definitions put in place where they end."""
-    definitions = raw.get("$defs", {})
-    schema = _plain({key: value for key, value in raw.items() if key != "$defs"}, definitions, ())
-    if "#/$defs/" in json.dumps(schema):
-        # A type that contains itself cannot be written in place; its definitions stay.
-        kept = [name for name in definitions if _contains_itself(name, definitions)]
-        schema["$defs"] = {name: _plain(definitions[name], definitions, (name,)) for name in kept}
-    schema.pop("description", None)
-    schema.setdefault("properties", {})
-    return schema
-
-
-def _plain(schema: Any, definitions: Schema, inside: tuple[str, ...]) -> Any:
-    if isinstance(schema, list):
-        return [_plain(part, definitions, inside) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    target = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    if target in definitions and target not in inside and not _contains_itself(target, definitions):
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return _plain({**definitions[target], **beside}, definitions, (*inside, target))
-    result: Schema = {}
-    said = [schema["description"]] if isinstance(schema.get("description"), str) else []
-    for key, value in schema.items():
-        if key in ("title", "description") and isinstance(value, str):
-            continue
-        if (key == "additionalProperties" and isinstance(value, bool)) or (key == "default" and value is None):
-            continue
-        if key in _SAID:
-            said.append(_SAID[key](value))
-        elif key == "const":
-            result["enum"] = [value]
-        elif key == "properties":
-            result[key] = {name: _plain(part, definitions, inside) for name, part in value.items()}
-        elif key in ("default", "enum", "examples", "required"):
-            result[key] = value
-        else:
-            result[key] = _plain(value, definitions, inside)
-    if result.get("type") == "array" and "items" not in result:
-        result["items"] = {}
-    if any(said):
-        result["description"] = "; ".join(filter(None, said))
-    return result
-
-
-def _contains_itself(name: str, definitions: Schema) -> bool:
-    seen: set[str] = set()
-    todo = [name]
-    while todo:
-        text = json.dumps(definitions[todo.pop()])
-        for part in definitions:
-            if f'"#/$defs/{part}"' not in text:
-                continue
-            if part == name:
-                return True
-            if part not in seen:
-                seen.add(part)
-                todo.append(part)
-    return False
+def presentable(schema: Mapping[str, Any]) -> Schema:
+    """A hand-written schema as a model is shown it: as it is, but for what servers stumble over."""
+    shown = {key: value for key, value in schema.items() if key != "$schema"}
+    shown.setdefault("properties", {})
+    return shown
 
 
 # --- written by hand ------------------------------------------------------------------------------
@@ -237,20 +86,16 @@ def check_schema(name: str, schema: Any) -> None:
     the schema is compiled, at the first call.
     """
     if not isinstance(schema, Mapping):
-        message = f"tool {name!r}: parameters must be a JSON schema (a mapping), got {type(schema).__name__}"
-        raise UsageError(message)
+        raise UsageError(f"tool {name!r}: parameters must be a JSON schema (a mapping), got {type(schema).__name__}")
     try:
         json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"tool {name!r}: parameters are not JSON: {error}"
-        raise UsageError(message) from None
+        raise UsageError(f"tool {name!r}: parameters are not JSON: {error}") from None
     if schema.get("type") != "object":
-        message = f'tool {name!r}: parameters must have "type": "object", as a call names its fields'
-        raise UsageError(message)
+        raise UsageError(f'tool {name!r}: parameters must have "type": "object", as a call names its fields')
     problem = _fault(schema, "parameters")
     if problem:
-        message = f"tool {name!r}: {problem}"
-        raise UsageError(message)
+        raise UsageError(f"tool {name!r}: {problem}")
 
 
 def _fault(schema: Any, at: str) -> str:

@@ -1,7 +1,7 @@
 """Reads the signature and the docstring of a function that is to be a tool.
 
-Knows nothing about JSON schemas or pydantic, so that decorating a function at import costs nothing.
-Whatever a model could not fill by name is refused here, before anything has run.
+Knows nothing about JSON schemas or pydantic, so that decorating a function costs nothing at import.
+Whatever a model could not fill in by name is refused here, before anything has run.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
 
 from .errors import UsageError
 
-MISSING: Any = inspect.Parameter.empty
+MISSING: Final[Any] = inspect.Parameter.empty
 
-# What a default says about a parameter without an annotation. Anything else has to be annotated.
-_PLAIN = (str, bool, int, float)
+# A default of one of these says the type of a parameter that has no annotation.
+_PLAIN: Final = (str, bool, int, float)
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One thing a model fills in. An annotation that could not be resolved yet is still a string."""
+    """One thing a model fills in. An annotation that cannot be resolved yet is still a string."""
 
     name: str
     annotation: Any
@@ -34,151 +34,167 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """Where the names in annotations are looked up. `module` is alive: it may define them later."""
+
+    module: Mapping[str, Any]
+    local: Mapping[str, Any]
+
+    def resolve(self, annotation: Any) -> Any:
+        """The annotation as a type; a string stays as it is while it names what does not exist.
+
+        One annotation at a time, because a return type that is imported for the type checker only
+        must not make the parameters unreadable.
+        """
+        if annotation is MISSING:
+            return annotation
+        holder = SimpleNamespace(__annotations__={"it": annotation})
+        try:
+            return get_type_hints(holder, dict(self.module), dict(self.local), include_extras=True)["it"]
+        except Exception:  # an annotation is code and may raise anything; whoever needs it reports it by name
+            return annotation
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
-    """What a tool is called with. `context` is the name of the parameter that gets the `ToolContext`."""
+    """What a tool is called with.
+
+    `context` is the parameter that gets the `ToolContext`. `unbound` says that the function is a
+    method that nobody has taken from an instance yet.
+    """
 
     parameters: tuple[Parameter, ...]
     context: str | None
     unbound: bool
-    namespace: Mapping[str, Any]
-
-
-def is_async(func: Callable[..., Any]) -> bool:
-    """Whether calling `func` gives a coroutine; looks through partials and callable objects."""
-    return inspect.iscoroutinefunction(_body(func))
-
-
-def refuse_generators(func: Callable[..., Any], name: str) -> None:
-    """Raises UsageError for a function whose result could not be shown to a model."""
-    body = _body(func)
-    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
-        message = f"tool {name!r}: the function is a generator; return a list or a string instead of yielding"
-        raise UsageError(message)
+    names: Names
 
 
 def read_signature(
-    func: Callable[..., Any], name: str, context_type: type, names: Mapping[str, Any] | None = None
+    func: Callable[..., Any], tool: str, context_type: type, local: Mapping[str, Any] | None = None
 ) -> Signature:
-    """The parameters a model fills in, in order. `names` are local names that annotations may use.
+    """The parameters a model fills in, in order. `local` are names beside those of the module.
 
-    Raises UsageError naming the parameter which no model could fill by name or whose type is unknown.
+    Raises UsageError naming the parameter that no model could fill in, or whose type is unknown.
     """
-    body = _body(func)
-    namespace = {**getattr(body, "__globals__", {}), **_closure(body), **(names or {})}
-    given = _parameters(func, name)
+    names = names_of(func, local)
+    given = parameters_of(func, tool)
     unbound = bool(given) and _is_self(given[0], func)
-    notes = describe_args(inspect.getdoc(body) or "")
+    notes = describe_args(doc_of(func))
     parameters, context = [], None
     for parameter in given[1:] if unbound else given:
-        annotation = resolve(parameter.annotation, namespace)
+        annotation = names.resolve(parameter.annotation)
         if _is_context(annotation, context_type):
             context = parameter.name
             continue
-        _refuse(parameter, name)
+        _refuse(parameter, tool)
         if annotation is MISSING:
             annotation = type(parameter.default)
         parameters.append(Parameter(parameter.name, annotation, parameter.default, notes.get(parameter.name, "")))
-    return Signature(tuple(parameters), context, unbound, namespace)
+    return Signature(tuple(parameters), context, unbound, names)
 
 
 def context_parameter(func: Callable[..., Any], context_type: type) -> str | None:
-    """The parameter of a function with a hand-written schema that wants the `ToolContext`, if any."""
-    try:
-        given = inspect.signature(func).parameters.values()
-    except (TypeError, ValueError):
-        return None  # a builtin without a readable signature
-    body = _body(func)
-    namespace = {**getattr(body, "__globals__", {}), **_closure(body)}
-    for parameter in given:
-        if _is_context(resolve(parameter.annotation, namespace), context_type):
+    """The parameter that wants the `ToolContext`, for a function whose schema is written by hand."""
+    names = names_of(func)
+    for parameter in readable_parameters(func):
+        if _is_context(names.resolve(parameter.annotation), context_type):
             return parameter.name
     return None
 
 
-def resolve(annotation: Any, namespace: Mapping[str, Any]) -> Any:
-    """The annotation as a type; itself when it names something that does not exist (yet).
+def is_async(func: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine. What a plain wrapper hides comes out when it has run."""
+    func = _unpartial(func)
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
 
-    One at a time, because a return type that is only imported for the type checker must not make the
-    parameters unreadable.
-    """
-    holder = SimpleNamespace(__annotations__={"it": annotation})
-    if annotation is MISSING:
-        return annotation
+
+def refuse_generators(func: Callable[..., Any], tool: str) -> None:
+    """Raises UsageError for a function whose result could not be shown to a model."""
+    body = body_of(func)
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        raise UsageError(f"tool {tool!r}: the function is a generator; return a list or text instead of yielding")
+
+
+# --- looking at a function ------------------------------------------------------------------------
+
+
+def body_of(func: Any) -> Any:
+    """The function that holds the code: under partials and decorators, or behind a callable object."""
+    func = inspect.unwrap(_unpartial(func))
+    if inspect.isclass(func):
+        return getattr(func, "__init__", func)
+    return func if inspect.isroutine(func) else getattr(type(func), "__call__", func)  # noqa: B004
+
+
+def doc_of(func: Any) -> str:
+    bare = _unpartial(func)
+    described = bare if inspect.isroutine(bare) or inspect.isclass(bare) else body_of(func)
+    return inspect.getdoc(described) or inspect.getdoc(bare) or ""
+
+
+def name_of(func: Any) -> str:
+    bare = _unpartial(func)
+    return getattr(bare, "__name__", type(bare).__name__)
+
+
+def names_of(func: Any, local: Mapping[str, Any] | None = None) -> Names:
+    body = body_of(func)
+    return Names(getattr(body, "__globals__", {}), {**_closure(body), **(local or {})})
+
+
+def parameters_of(func: Callable[..., Any], tool: str) -> list[inspect.Parameter]:
+    """All parameters but those that a partial has filled: a bound API key is not the model's business."""
     try:
-        return get_type_hints(holder, dict(namespace), include_extras=True)["it"]
-    except Exception:  # noqa: BLE001 - an annotation is arbitrary code; the caller reports it by name
-        return annotation
+        given = inspect.signature(func).parameters.values()
+    except (TypeError, ValueError):
+        raise UsageError(f"tool {tool!r}: the function has no readable signature; write its JSON schema") from None
+    filled = _filled(func)
+    return [parameter for parameter in given if parameter.name not in filled]
 
 
-# --- docstrings -----------------------------------------------------------------------------------
-
-_SECTION = re.compile(
-    r"^(Args|Arguments|Parameters|Params|Raises|Returns|Yields|Examples?|Notes?):[ \t]*$", re.MULTILINE
-)
-_ENTRY = re.compile(r"^\*{0,2}(\w+)[ \t]*(?:\([^)]*\))?:[ \t]*(.*)$")
-
-
-def summary(doc: str) -> str:
-    """The docstring without the sections that are about parameters and exceptions."""
-    kept, last, dropped = [], 0, False
-    for section in _SECTION.finditer(doc):
-        if not dropped:
-            kept.append(doc[last : section.start()])
-        last, dropped = section.start(), section[1] in {"Args", "Arguments", "Parameters", "Params", "Raises", "Yields"}
-    if not dropped:
-        kept.append(doc[last:])
-    return "".join(kept).strip()
+def readable_parameters(func: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters, or none for a builtin that does not show them."""
+    try:
+        return parameters_of(func, "")
+    except UsageError:
+        return []
 
 
-def describe_args(doc: str) -> dict[str, str]:
-    """What a Google-style `Args:` section says about each parameter."""
-    start = re.search(r"^(?:Args|Arguments|Parameters|Params):[ \t]*$", doc, re.MULTILINE)
-    notes: dict[str, str] = {}
-    if start is None:
-        return notes
-    current, indent = "", None
-    for line in doc[start.end() :].splitlines()[1:]:
-        text = line.strip()
-        depth = len(line) - len(line.lstrip())
-        if not text:
-            continue
-        if depth == 0:
-            break
-        indent = depth if indent is None else indent
-        entry = _ENTRY.match(text) if depth <= indent else None
-        if entry:
-            current = entry[1]
-            notes[current] = entry[2].strip()
-        elif current:
-            notes[current] = f"{notes[current]} {text}".strip()
-    return notes
+def local_names(func: Callable[..., Any]) -> dict[str, Any]:
+    """What the annotations of `func` name among the local variables of whoever makes it a tool.
+
+    With postponed annotations a class that is local to a function is a mere string in the signature.
+    Only the names that occur are kept, so that a tool does not keep the whole frame alive.
+    """
+    texts = [parameter.annotation for parameter in readable_parameters(func) if isinstance(parameter.annotation, str)]
+    wanted = set(re.findall(r"\w+", " ".join(texts)))
+    caller = sys._getframe(1)  # noqa: SLF001 - the documented way to look at a caller
+    while caller.f_back and caller.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        caller = caller.f_back
+    return {name: value for name, value in caller.f_locals.items() if name in wanted}
 
 
-# --- details --------------------------------------------------------------------------------------
+_OURS: Final = frozenset({__name__.partition(".")[0], "dataclasses", "copy"})
 
 
-def _body(func: Any) -> Any:
-    """The function that holds the code: under partials and decorators, or behind `__call__`."""
+def _unpartial(func: Any) -> Any:
     while isinstance(func, partial):
         func = func.func
-    if not inspect.isroutine(func) and not inspect.isclass(func):
-        func = getattr(type(func), "__call__", func)  # noqa: B004 - not a question, the method itself is wanted
-    return inspect.unwrap(func)
+    return func
 
 
-def _parameters(func: Callable[..., Any], name: str) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(func).parameters.values())
-    except (TypeError, ValueError):
-        message = f"tool {name!r}: the function has no readable signature; give it a JSON schema with Tool(...)"
-        raise UsageError(message) from None
+def _filled(func: Any) -> set[str]:
+    filled: set[str] = set()
+    while isinstance(func, partial):
+        filled |= func.keywords.keys()
+        func = func.func
+    return filled
 
 
 def _closure(body: Any) -> dict[str, Any]:
     names = getattr(getattr(body, "__code__", None), "co_freevars", ())
-    cells = getattr(body, "__closure__", None) or ()
     found = {}
-    for name, cell in zip(names, cells, strict=False):
+    for name, cell in zip(names, getattr(body, "__closure__", None) or (), strict=False):
         try:
             found[name] = cell.cell_contents
         except ValueError:
@@ -187,7 +203,7 @@ def _closure(body: Any) -> dict[str, Any]:
 
 
 def _is_self(first: inspect.Parameter, func: Any) -> bool:
-    """A plain function that is written in a class: `self` is filled when it is taken from an instance."""
+    """A plain function written in a class: `self` is filled when it is taken from an instance."""
     owner = getattr(func, "__qualname__", "").rpartition(".")[0]
     in_class = inspect.isfunction(func) and owner and not owner.endswith("<locals>")
     return bool(in_class) and first.name == "self" and first.annotation is MISSING
@@ -195,24 +211,61 @@ def _is_self(first: inspect.Parameter, func: Any) -> bool:
 
 def _is_context(annotation: Any, context_type: type) -> bool:
     if isinstance(annotation, str):
-        # Imported for the type checker only, so it has no value at run time.
+        # Imported for the type checker only, so that it is no type at run time.
         return annotation.replace(" ", "").removesuffix("|None").rpartition(".")[2] == context_type.__name__
     return annotation is context_type or context_type in getattr(annotation, "__args__", ())
 
 
-def _refuse(parameter: inspect.Parameter, name: str) -> None:
-    where = f"tool {name!r}: parameter {parameter.name!r}"
+def _refuse(parameter: inspect.Parameter, tool: str) -> None:
+    where = f"tool {tool!r}: parameter {parameter.name!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        message = f"{where} takes any number of values; name each field, or write the JSON schema with Tool(...)"
-    elif parameter.kind is parameter.POSITIONAL_ONLY:
-        message = f"{where} is positional-only; a model fills fields by name"
-    elif parameter.annotation is MISSING and type(parameter.default) not in _PLAIN:
-        message = f"{where} needs a type annotation, such as {parameter.name}: str"
-    else:
-        return
-    raise UsageError(message)
+        raise UsageError(
+            f"{where} takes any number of values; name each field, or write the JSON schema with Tool(...)"
+        )
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise UsageError(f"{where} is positional-only; a model fills in fields by name")
+    if parameter.annotation is MISSING and type(parameter.default) not in _PLAIN:
+        raise UsageError(f"{where} needs a type annotation, as in {parameter.name}: str")
 
 
-def caller_names(depth: int) -> Mapping[str, Any]:
-    """The local names where a decorator is used, so that annotations can name local classes."""
-    return dict(sys._getframe(depth + 1).f_locals)  # noqa: SLF001 - the documented way to look at a caller
+# --- docstrings -----------------------------------------------------------------------------------
+
+_ARGS: Final = "Args|Arguments|Parameters|Params"
+_SECTION: Final = re.compile(rf"^({_ARGS}|Raises|Returns|Yields|Examples?|Notes?):[ \t]*$", re.MULTILINE)
+_ENTRY: Final = re.compile(r"^\*{0,2}(\w+)[ \t]*(?:\([^)]*\))?:[ \t]*(.*)$")
+# What a model cannot use: the fields tell about themselves, and it never sees an exception.
+_DROPPED: Final = frozenset({*_ARGS.split("|"), "Raises"})
+
+
+def summary(doc: str) -> str:
+    """The docstring (Google style) without its sections about arguments and exceptions."""
+    sections = list(_SECTION.finditer(doc))
+    ends = [*(section.start() for section in sections), len(doc)]
+    parts = [doc[: ends[0]]]
+    parts += [doc[s.start() : end] for s, end in zip(sections, ends[1:], strict=True) if s[1] not in _DROPPED]
+    return "\n\n".join(filter(None, (part.strip() for part in parts)))
+
+
+def describe_args(doc: str) -> dict[str, str]:
+    """What the `Args:` section of a docstring says about each parameter."""
+    section = next((found for found in _SECTION.finditer(doc) if found[1] in _ARGS.split("|")), None)
+    return {} if section is None else _entries(doc[section.end() :].splitlines()[1:])
+
+
+def _entries(lines: Iterable[str]) -> dict[str, str]:
+    notes: dict[str, str] = {}
+    current, indent = "", None
+    for line in lines:
+        text, depth = line.strip(), len(line) - len(line.lstrip())
+        if not text:
+            continue
+        if depth == 0:
+            break  # the section is over
+        indent = depth if indent is None else indent
+        entry = _ENTRY.match(text) if depth <= indent else None
+        if entry:
+            current = entry[1]
+            notes[current] = entry[2].strip()
+        elif current:
+            notes[current] = f"{notes[current]} {text}".strip()
+    return notes

@@ -77,14 +77,15 @@ def _do(
     loop: asyncio.AbstractEventLoop,
     future: asyncio.Future[Any],
 ) -> None:
-    value, error = None, None
+    value: Any = None
+    error: BaseException | None = None
     try:
         value = context.run(func)
     except StopIteration as stop:
         # A future refuses to hold a StopIteration; the waiter would hang.
         error = RuntimeError("the function raised StopIteration")
         error.__cause__ = stop
-    except BaseException as raised:  # noqa: BLE001 - SystemExit here would end this thread and leave the waiter hanging
+    except BaseException as raised:  # SystemExit here would end this thread and leave the waiter hanging
         error = raised
     try:
         loop.call_soon_threadsafe(_settle, future, value, error)

@@ -1,0 +1,163 @@
+"""Typed functions: pydantic makes a JSON schema of the signature, checks arguments and converts them.
+
+Knows nothing about calls. pydantic is imported when a schema or a check is first wanted, because
+`--help` and a waiting conversation must not pay for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from ._schema import Complaint, Form, Schema
+from ._signature import MISSING, Parameter, Signature
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class TypedForm(Form):
+    """What a typed function accepts: pydantic makes the schema, checks, and converts."""
+
+    typed = True
+
+    def __init__(self, name: str, signature: Signature) -> None:
+        self._model, raw = _model(name, signature)
+        self._names = {f"p{i}": parameter.name for i, parameter in enumerate(signature.parameters)}
+        super().__init__(name, raw)
+        self.schema = shown(raw)
+        # Unknown fields are refused in nested models too, whatever their own setting, unless one of
+        # them says outright that it takes any.
+        open_somewhere = '"additionalProperties": true' in json.dumps(raw)
+        self._extra: Literal["forbid"] | None = None if open_somewhere else "forbid"
+
+    def read(self, text: str, value: dict[str, Any]) -> dict[str, Any]:
+        """What the function is called with. Raises ToolError naming every field that is wrong.
+
+        The text is read a second time, by pydantic, because only from JSON text does it take a string
+        for a date or an enum although everything is strict: JSON has no other way to write them.
+        """
+        from pydantic import ValidationError
+
+        try:
+            filled = self._model.model_validate_json(text, strict=True, extra=self._extra)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False)
+            complaints = [Complaint(one["loc"], one["msg"], one["type"].startswith("missing")) for one in found]
+            raise self.explain(value, complaints) from None
+        names = self._names
+        return {names[field]: item for field, item in filled.__dict__.items()}
+
+
+# --- from a signature -----------------------------------------------------------------------------
+
+
+def _model(name: str, signature: Signature) -> tuple[type[BaseModel], Schema]:
+    """The pydantic model of the parameters and its JSON schema. Raises UsageError when there is none."""
+    from pydantic import ConfigDict, create_model
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Quiet(GenerateJsonSchema):
+        # A default that is not JSON only means that the model is not told about it.
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+    # The fields are called p0, p1, ... with the real names as aliases: a parameter may be called
+    # `schema`, `copy` or `_x`, which the attributes of a model forbid.
+    fields: dict[str, Any] = {f"p{i}": _field(name, part, signature) for i, part in enumerate(signature.parameters)}
+    try:
+        model = create_model(name, __config__=ConfigDict(extra="forbid", strict=True), **fields)
+        schema: Schema = model.model_json_schema(schema_generator=Quiet)
+        return model, schema
+    except Exception as error:  # the annotations, and pydantic's hooks in them, are code of the author
+        reason = str(error).split("\n", 1)[0]
+        raise UsageError(f"tool {name!r}: no schema can be made of its signature: {reason}") from error
+
+
+def _field(name: str, parameter: Parameter, signature: Signature) -> tuple[Any, Any]:
+    from pydantic import Field
+
+    annotation = signature.names.resolve(parameter.annotation)
+    if isinstance(annotation, str):
+        raise UsageError(f"tool {name!r}: the type of parameter {parameter.name!r} is not known here: {annotation}")
+    metadata = getattr(annotation, "__metadata__", ())
+    said = " ".join(note for note in metadata if isinstance(note, str)) or parameter.description
+    described = any(getattr(note, "description", None) for note in metadata)
+    details = Field(alias=parameter.name, description=None if described else said or None)
+    return Annotated[annotation, details], ... if parameter.default is MISSING else parameter.default
+
+
+# Words that some servers refuse in the schema of a tool (Gemini answers 400), and how a person would
+# say them. Validation keeps the real thing; the model reads the words.
+_SAID: Final[dict[str, Callable[[Any], str]]] = {
+    "exclusiveMinimum": "greater than {}".format,
+    "exclusiveMaximum": "less than {}".format,
+    "multipleOf": "a multiple of {}".format,
+    "uniqueItems": "no item twice".format,
+    "propertyNames": "".format,
+    "patternProperties": "".format,
+    "discriminator": "".format,
+}
+
+# Not schemas, whatever they look like.
+_VALUES: Final = frozenset({"default", "enum", "examples", "required", "const"})
+
+
+def shown(raw: Schema) -> Schema:
+    """A schema of pydantic's without its noise, and with definitions in the place where they are used."""
+    definitions = raw.get("$defs", {})
+    looping = [name for name in definitions if _contains_itself(name, definitions)]
+    inline = {name: part for name, part in definitions.items() if name not in looping}
+    schema = _plain({key: value for key, value in raw.items() if key not in ("$defs", "description")}, inline)
+    if looping:
+        # A type that contains itself cannot be written in its place; a few servers refuse such tools.
+        schema["$defs"] = {name: _plain(definitions[name], inline) for name in looping}
+    schema.setdefault("properties", {})
+    return schema
+
+
+def _plain(schema: Any, inline: Schema) -> Any:
+    if isinstance(schema, list):
+        return [_plain(part, inline) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    target = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    if target in inline:
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return _plain({**inline[target], **beside}, inline)
+    result: Schema = {}
+    said = [schema.get("description", "")]
+    for key, value in schema.items():
+        if key in _SAID:
+            said.append(_SAID[key](value))
+        elif key == "const":
+            result["enum"] = [value]
+        elif key == "properties":
+            result[key] = {name: _plain(part, inline) for name, part in value.items()}
+        elif not _is_noise(key, value):
+            result[key] = value if key in _VALUES else _plain(value, inline)
+    if result.get("type") == "array":
+        result.setdefault("items", {})
+    if any(said):
+        result["description"] = "; ".join(filter(None, said))
+    return result
+
+
+def _is_noise(key: str, value: Any) -> bool:
+    # That unknown fields are refused needs no saying, and that a field may be left out `required` says.
+    closed = key == "additionalProperties" and isinstance(value, bool)
+    return closed or key in ("title", "description") or (key == "default" and value is None)
+
+
+def _contains_itself(name: str, definitions: Schema) -> bool:
+    seen: set[str] = set()
+    todo = [name]
+    while todo:
+        text = json.dumps(definitions[todo.pop()])
+        found = {part for part in definitions if f'"#/$defs/{part}"' in text}
+        if name in found:
+            return True
+        todo += found - seen
+        seen |= found
+    return False

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .journal import MemoryJournal
     from .limits import Limits
     from .llm.openai_chat import OpenAIChat
-    from .llm.retry import Retry, Retrying
+    from .llm.retry import Retrying, RetryPolicy
     from .llm.scripted import ScriptedLLM
     from .ports import LLM, Journal, Pending
     from .prices import GenaiPrices, Price, PriceTable
@@ -51,7 +51,7 @@ _HOMES = {
     "PriceTable": "prices",
     "ProviderError": "errors",
     "Result": "result",
-    "Retry": "llm.retry",
+    "RetryPolicy": "llm.retry",
     "Retrying": "llm.retry",
     "RunBusy": "errors",
     "ScriptedLLM": "llm.scripted",
@@ -91,7 +91,7 @@ __all__ = [
     "PriceTable",
     "ProviderError",
     "Result",
-    "Retry",
+    "RetryPolicy",
     "Retrying",
     "RunBusy",
     "ScriptedLLM",

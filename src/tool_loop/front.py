@@ -22,7 +22,7 @@ from .errors import FatalError, UnknownRun, UsageError
 from .events import Event, Example, IntentRecorded, ModelReplied, Notice, RunContinued, RunStarted, Signal
 from .journal import MemoryJournal
 from .limits import Limits
-from .llm.retry import Retry, Retrying
+from .llm.retry import Retrying, RetryPolicy
 from .messages import DEFAULT_SYSTEM
 from .moves import Hold
 from .ports import LLM, Emit, Journal, Reviewer, RunLog, Tools
@@ -36,7 +36,7 @@ Subscriber: TypeAlias = Callable[[Event | Signal], object]
 # How many ended runs an agent without a journal of its own remembers, for follow-up questions.
 REMEMBERED_RUNS = 100
 
-DEFAULT_RETRY = Retry()
+DEFAULT_RETRY = RetryPolicy()
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Agent:
         reviewer: Reviewer | None = None,
         examples: Sequence[Example] = (),
         on_event: Subscriber | None = None,
-        retry: Retry | None = DEFAULT_RETRY,
+        retry: RetryPolicy | None = DEFAULT_RETRY,
         prices: Prices | None = None,
         meta: Mapping[str, object] | None = None,
     ) -> None:

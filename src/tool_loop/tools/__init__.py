@@ -1,0 +1,99 @@
+"""The tools that come with the package: three that read a directory, and a calculator.
+
+Says how a model sees them. What they do is in files.py, search.py and calculator.py.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tool_loop.registry import Tool
+
+from .calculator import calculator
+
+__all__ = ["calculator", "workspace_tools"]
+
+_PATH = "Relative to the workspace, with / between names."
+
+
+def workspace_tools(root: str | os.PathLike[str], *, engine: Any = None) -> list[Tool]:
+    """`list_dir`, `read_file` and `grep` for one directory, which none of them can leave.
+
+    `engine` is what `grep` searches with (see `tools.search.search_engine`), by default ripgrep where
+    there is one. Raises `UsageError` when `root` is not a directory that can be opened, or when
+    TOOL_LOOP_RG names something that is not a program.
+    """
+    from .files import LIST_ENTRIES, READ_LINES, list_dir, read_file
+    from .search import MAX_CONTEXT, grep, search_engine
+    from .workspace import Root
+
+    held = Root(root)
+    searches_with = engine or search_engine()
+
+    def list_(path: str = ".") -> str:
+        return list_dir(held, path)
+
+    def read(path: str, start_line: int = 1, end_line: int | None = None) -> str:
+        return read_file(held, path, start_line, end_line)
+
+    async def search(pattern: str, **options: Any) -> str:
+        return await grep(held, pattern, **options, engine=searches_with)
+
+    return [
+        _tool(
+            "list_dir",
+            f"List a directory of the workspace, at most {LIST_ENTRIES} entries. "
+            "A directory ends in /. Directories of version control and caches are left out.",
+            {"path": _text(_PATH, default=".")},
+            list_,
+        ),
+        _tool(
+            "read_file",
+            f"Read lines of a text file in the workspace, {READ_LINES} unless end_line is given. "
+            "The first line of the result says which lines they are, how many there are, and how to read on.",
+            {
+                "path": _text(_PATH),
+                "start_line": {"type": "integer", "minimum": 1, "default": 1, "description": "Counted from 1."},
+                "end_line": {"type": ["integer", "null"], "default": None, "description": "Included."},
+            },
+            read,
+        ),
+        _tool(
+            "grep",
+            "Search the files of the workspace, line by line, with a regular expression. Results are file:line: text. "
+            "Hidden and git-ignored files are searched only when path names one.",
+            {
+                "pattern": _text(r"A regular expression; escape ( [ . and the like to find them: foo\(."),
+                "path": _text(f"A file or directory to search in. {_PATH}", default="."),
+                "glob": {
+                    "type": ["string", "null"],
+                    "default": None,
+                    "description": "Which files: *.py, src/**/*.ts, !tests/**.",
+                },
+                "context": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": MAX_CONTEXT,
+                    "default": 0,
+                    "description": "Lines to show before and after each match.",
+                },
+                "ignore_case": {"type": "boolean", "default": False},
+            },
+            search,
+        ),
+    ]
+
+
+def _text(description: str, **more: Any) -> dict[str, Any]:
+    return {"type": "string", **more, "description": description}
+
+
+def _tool(name: str, description: str, fields: dict[str, dict[str, Any]], func: Any) -> Tool:
+    parameters = {
+        "type": "object",
+        "properties": fields,
+        "required": [field for field, schema in fields.items() if "default" not in schema],
+        "additionalProperties": False,
+    }
+    return Tool(name, description, parameters, func, effect="read", timeout_seconds=30.0)

@@ -1,0 +1,216 @@
+"""The two engines that search: ripgrep, or Python's `re` in a child process where there is none.
+
+A pattern that a model wrote never runs in this process. ripgrep takes linear time whatever the
+pattern; `re` does not, and holds the interpreter's lock while it runs, so it runs in a child that can
+be killed. Knows what to ask each engine for and what its endings mean; nothing about roots.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from signal import SIGABRT
+from time import monotonic
+from typing import Literal
+
+from tool_loop.errors import ToolError, UsageError
+
+from ._child import Outcome, run
+from ._matches import COLUMNS, Found, parse
+
+_WORKER = Path(__file__).with_name("_worker.py")
+
+# Enough for some 10,000 matches; with more than that, only the first ones are worth a look.
+_OUTPUT_BYTES = 1 << 20
+_FIRST_BYTES = 128 << 10
+
+_FLAGS = (
+    "--no-config --color=never --no-heading --with-filename --line-number --byte-offset --null "
+    f"--no-context-separator --no-require-git --max-columns={COLUMNS} --max-columns-preview"
+).split()
+
+# When a line is so long that ripgrep is refused the memory, it is asked for less: not to keep the
+# line but to map the file, not to say where in the line, and at last not to look at such files.
+_LADDER = (("--column",), ("--column", "--mmap"), ("--mmap",), ("--column", "--max-filesize=16M"))
+
+_META = re.compile(r"[\\.+*?()|\[\]{}^$]")
+_CARETS = re.compile(r"\n    (?P<pattern>.*)\n    (?P<space> *)(?P<carets>\^+).*\nerror: (?P<error>.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What searches: ripgrep ("rg"), or Python's `re` in a child process ("re")."""
+
+    name: Literal["rg", "re"]
+    program: str
+
+    def __str__(self) -> str:
+        return f"ripgrep ({self.program})" if self.name == "rg" else f"Python's re, in a child process ({self.program})"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    pattern: str
+    glob: str = ""
+    context: int = 0
+    ignore_case: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to search: below the directory `cwd`, or in one `file` behind an inherited descriptor.
+
+    `name` is the path as the model knows it. `ignore` are the .gitignore files above it in the root,
+    each with the path from there; ripgrep finds them by itself.
+    """
+
+    name: str
+    cwd: str
+    file: str = ""
+    descriptors: tuple[int, ...] = ()
+    ignore: tuple[tuple[str, str], ...] = ()
+
+
+def search_engine(environment: Mapping[str, str] | None = None) -> Engine:
+    """The engine `grep` uses: `rg` from TOOL_LOOP_RG, beside Python, or on PATH; else Python's `re`.
+
+    TOOL_LOOP_RG=none asks for `re`. Raises UsageError when it names something that cannot be run.
+    """
+    environment = os.environ if environment is None else environment
+    wanted = environment.get("TOOL_LOOP_RG", "")
+    if wanted and wanted != "none":
+        if not _runnable(wanted):
+            raise UsageError(f"TOOL_LOOP_RG is {wanted!r}, which is not a program; unset it, or set it to none")
+        return Engine("rg", os.path.abspath(wanted))  # noqa: PTH100  an rg that is a link stays one
+    places = [] if wanted else [os.path.dirname(sys.executable), *environment.get("PATH", "").split(os.pathsep)]  # noqa: PTH120
+    for directory in places:
+        # A relative entry of PATH means the working directory, which may well be the workspace: what
+        # lies there is not to be run.
+        if os.path.isabs(directory) and _runnable(program := os.path.join(directory, "rg")):  # noqa: PTH117, PTH118
+            return Engine("rg", program)
+    return Engine("re", sys.executable)
+
+
+def _runnable(program: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(program).st_mode) and os.access(program, os.X_OK)  # noqa: PTH116
+    except (OSError, ValueError):
+        return False
+
+
+async def find(engine: Engine, query: Query, place: Place, seconds: float) -> Found:
+    """Search for at most so long. Raises `ToolError`: a broken pattern or glob, or out of time with nothing found."""
+    if engine.name == "rg":
+        try:
+            return await _ripgrep(engine.program, query, place, seconds)
+        except OSError:
+            # It went away, or is made for another machine. Slower beats not at all.
+            return await _python(sys.executable, query, place, seconds)
+    return await _python(engine.program, query, place, seconds)
+
+
+async def _ripgrep(program: str, query: Query, place: Place, seconds: float) -> Found:
+    ends = monotonic() + seconds
+    asked = [*_wishes(query, place), f"--regexp={query.pattern}", "--", *([place.file] if place.file else [])]
+
+    async def search(extra: Sequence[str], most: int) -> Outcome:
+        left = ends - monotonic()
+        argv = [program, *_FLAGS, *extra, *asked]
+        return await run(argv, cwd=place.cwd, seconds=left, most=most, descriptors=place.descriptors)
+
+    for extra in _LADDER:
+        outcome = await search(extra, _OUTPUT_BYTES)
+        if outcome.code != -SIGABRT:
+            break
+    if outcome.full:
+        # Which matches came first is chance, as several threads search. In order it is slower, but
+        # there is much to find and little to read: the same question gets the same answer.
+        outcome = await search((*extra, "--sort=path"), _FIRST_BYTES)
+    nothing = "No files were searched" in outcome.err
+    if outcome.code == 2 and not outcome.out and not nothing and "(os error " not in outcome.err:
+        raise _refused(outcome.err, query)
+    files = 0 if nothing else None
+    return _found("ripgrep", outcome, place, seconds, files=files, columns="--column" in extra)
+
+
+def _wishes(query: Query, place: Place) -> list[str]:
+    flags = [f"--context={query.context}"] if query.context else []
+    if query.ignore_case:
+        flags.append("--ignore-case")
+    glob = query.glob.removeprefix("**/") if query.glob.count("/") == 1 else query.glob
+    if not glob:
+        return flags
+    if "/" not in glob and not glob.startswith("!"):
+        # As a file type, because --glob overrides .gitignore: it would search what is ignored.
+        return [*flags, f"--type-add=wanted:{glob}", "--type=wanted"]
+    if glob.endswith("/") and not glob.startswith("!"):
+        glob += "**"
+    flags.append(f"--glob={glob}")
+    if place.name and glob.startswith(f"{place.name}/"):
+        flags.append(f"--glob={glob.removeprefix(place.name)}")  # written from the root, searched from below it
+    return flags
+
+
+async def _python(program: str, query: Query, place: Place, seconds: float) -> Found:
+    if not program or getattr(sys, "frozen", False) or not _WORKER.is_file():
+        hint = "the person who runs this has to install ripgrep"
+        raise ToolError("there is nothing to search with: no ripgrep, and no Python to start", hint=hint)
+    descriptor = place.descriptors[0] if place.descriptors else -1
+    job = {**asdict(query), "columns": COLUMNS, "descriptor": descriptor, "name": place.name, "ignore": place.ignore}
+    argv = [program, "-I", "-S", str(_WORKER), json.dumps(job)]
+    outcome = await run(argv, cwd=place.cwd, seconds=seconds, most=_OUTPUT_BYTES, descriptors=place.descriptors)
+    if outcome.code == 2:
+        raise _refused(outcome.err, query)
+    searched = re.search(r"^searched (\d+) files$", outcome.err, re.MULTILINE)
+    return _found("Python re", outcome, place, seconds, files=int(searched[1]) if searched else None)
+
+
+def _found(
+    engine: str, outcome: Outcome, place: Place, seconds: float, *, files: int | None, columns: bool = True
+) -> Found:
+    name = os.fsencode(place.name)
+    above, name_of_file = (b"", name) if place.file else (name + b"/" if name else b"", None)
+    records, binary = parse(outcome.out, above=above, name=name_of_file, columns=columns)
+    if outcome.late and not records:
+        hint = "narrow it with path or glob"
+        if engine != "ripgrep":
+            hint += ", or simplify the pattern: repetition inside repetition, as in (a+)+, can take for ever"
+        raise ToolError(f"nothing was found within {seconds:g} s", kind="timed_out", hint=hint)
+    cut = outcome.full or outcome.late
+    if outcome.code not in (0, 1, 2) and not cut:
+        raise ToolError(f"{engine} ended with {outcome.code}: {outcome.err.strip()[:200]}")
+    return Found(
+        engine,
+        records,
+        more=cut,
+        late_seconds=seconds if outcome.late else 0.0,
+        files=files,
+        unreadable=outcome.err.count("(os error "),
+        binary=binary,
+    )
+
+
+def _refused(err: str, query: Query) -> ToolError:
+    """A pattern or glob that does not compile, in the engine's words, on one line."""
+    text = err.removeprefix("rg: ").strip()
+    if "glob" in text.partition("\n")[0]:
+        hint = "a glob is like *.py, src/**/*.py or !tests/**"
+        return ToolError(" ".join(text.split())[:500], kind="invalid_argument", hint=hint, field="glob")
+    if marked := _CARETS.search(text):
+        start, length = len(marked["space"]), len(marked["carets"])
+        text = f"regex parse error: {marked['error']}: {marked['pattern'][start : start + length]}"
+    message = " ".join(text.partition("\n\n")[0].split())[:500]
+    if "look-around" in message or "backreferences" in message:
+        hint = "search for a part of it, and read the lines that are found"
+    elif "\\n" in message:
+        hint = "each line is searched by itself; use context to see the lines around a match"
+    else:
+        escaped = _META.sub(r"\\\g<0>", query.pattern)
+        hint = f"to find this very text, escape it: {escaped[:300]}"
+    return ToolError(message, kind="invalid_argument", hint=hint, field="pattern")

@@ -1,0 +1,218 @@
+"""What a search engine wrote, as records; and records as what a model reads.
+
+Knows nothing about engines but the form of their output: `path NUL line:column:offset:text`, with
+dashes for a line of context. A path may hold anything but NUL, line breaks too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Self
+
+from ._beneath import READ
+from ._text import OUTPUT_BYTES, TextFile, decode, shown, utf8_or_latin1, window
+from .workspace import Root
+
+MOST = 100
+
+# A line of this many bytes is shown whole, of a longer one so many bytes around the match.
+COLUMNS = 300
+_BEFORE = 100
+_WIDE_BYTES = 16 << 20
+
+_HEAD = re.compile(rb"(?:(\d+):(\d+):(\d+):|(\d+)-(\d+)-)")
+_HEAD_WITHOUT_COLUMN = re.compile(rb"(?:(\d+)():(\d+):|(\d+)-(\d+)-)")
+_NOTICE = re.compile(rb" \(found .{1,8} byte around offset \d+\)\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line that was found. `column` counts bytes from 1, and is 0 for context or where it is not known."""
+
+    path: bytes
+    line: int
+    column: int
+    offset: int
+    text: bytes
+    matched: bool
+
+    @property
+    def order(self) -> tuple[list[bytes], int]:
+        return self.path.split(b"/"), self.line
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search came to. `more`: there is more than was read; `files`: looked at, where that is known."""
+
+    engine: str
+    records: Sequence[Record] = ()
+    more: bool = False
+    late_seconds: float = 0.0
+    files: int | None = None
+    unreadable: int = 0
+    binary: bool = False
+
+
+def parse(out: bytes, *, above: bytes, name: bytes | None, columns: bool) -> tuple[list[Record], bool]:
+    """The records in an engine's output, and whether it says that a binary file matches.
+
+    `above` comes before each path; `name`, when given, in place of it. A record that was cut off is
+    left out.
+    """
+    head = _HEAD if columns else _HEAD_WITHOUT_COLUMN
+    records: list[Record] = []
+    position = 0
+    while (nul := out.find(b"\0", position)) >= 0:
+        match = head.match(out, nul + 1)
+        end = out.find(b"\n", match.end() if match else nul)
+        if end < 0:
+            break
+        if match:
+            path = name if name is not None else above + _path(out[position:nul])
+            line, column, offset, context_line, context_offset = match.groups()
+            text = out[match.end() : end]
+            if line:
+                records.append(Record(path, int(line), int(column or 0), int(offset), text, matched=True))
+            else:
+                records.append(Record(path, int(context_line), 0, int(context_offset), text, matched=False))
+        position = end + 1
+    return sorted(records, key=lambda record: record.order), b": binary file matches (" in out[position:]
+
+
+def _path(raw: bytes) -> bytes:
+    """The path alone: notices about binary files stand on lines of their own, with nothing to mark them."""
+    start = 0
+    if b"\n" in raw:
+        for notice in _NOTICE.finditer(raw):
+            start = notice.end()
+    return raw[start:].removeprefix(b"./")
+
+
+def render(root: Root, found: Found, context: int) -> str:
+    """The matches as text; every byte of a line is read through the root."""
+    notes = [f"{found.unreadable} files could not be read"] if found.unreadable else []
+    if found.late_seconds:
+        notes.append(f"stopped after {found.late_seconds:g} s")
+    matched = [record for record in found.records if record.matched]
+    if not matched:
+        return _none(found, notes)
+    wanted = _wanted(found.records, matched[:MOST], context)
+    lines, shown_count, changed = _lines(root, wanted, context)
+    if changed:
+        notes.append(f"{changed} lines changed during the search and are left out")
+    total = len(matched) - changed
+    if shown_count < total or found.more:
+        notes.append("narrow it with path, glob or a longer pattern")
+    files = len({record.path for record in matched})
+    counted = f"{total} {'match' if total == 1 else 'matches'} in {files} {'file' if files == 1 else 'files'}"
+    if found.more:
+        counted = f"first {shown_count} matches, there are more"
+    elif shown_count < total:
+        counted = f"first {shown_count} of {counted}"
+        lines.append(_rest(matched, shown_count))
+    return "\n".join([f"{counted} ({'; '.join([found.engine, *notes])})", *lines])
+
+
+def _none(found: Found, notes: list[str]) -> str:
+    if found.binary:
+        return f"binary file matches ({found.engine}; its lines are not text)"
+    if found.files == 0:
+        why = "all are hidden, ignored or do not fit glob"
+        return f"no matches: no file was searched ({'; '.join([found.engine, *notes, why])})"
+    searched = [f"{found.files} files searched"] if found.files else []
+    why = "hidden and git-ignored files are not searched"
+    return f"no matches ({'; '.join([found.engine, *searched, *notes, why])})"
+
+
+def _wanted(records: Sequence[Record], matched: Sequence[Record], context: int) -> list[Record]:
+    """The first matches with their context, in order."""
+    if not context:
+        return list(matched)
+    near = {(m.path, line) for m in matched for line in range(m.line - context, m.line + context + 1)}
+    keep = set(matched)
+    return [r for r in records if r in keep or (not r.matched and (r.path, r.line) in near)]
+
+
+def _lines(root: Root, records: Sequence[Record], context: int) -> tuple[list[str], int, int]:
+    """What to show, how many matches that holds, and how many lines are no longer what was found."""
+    lines: list[str] = []
+    used = shown_count = changed = 0
+    previous: Record | None = None
+    for path, group in groupby(records, key=lambda record: record.path):
+        with _Source(root, path) as source:
+            for record in group:
+                text = source.text(record)
+                if text is None:
+                    changed += record.matched
+                    continue
+                if context and previous and (previous.path, previous.line + 1) != (path, record.line):
+                    lines.append("--")
+                mark = ":" if record.matched else "-"
+                lines.append(f"{shown(path)}{mark}{record.line}{mark} {text}")
+                used += len(lines[-1]) + 1
+                shown_count += record.matched
+                previous = record
+                if used > OUTPUT_BYTES:
+                    return lines, shown_count, changed
+    return lines, shown_count, changed
+
+
+def _rest(matched: Sequence[Record], shown_count: int) -> str:
+    counts = Counter(shown(record.path) for record in matched[shown_count:])
+    most = ", ".join(f"{name} ({count})" for name, count in counts.most_common(5))
+    return f"not shown: {most}{f' and {len(counts) - 5} more files' if len(counts) > 5 else ''}"
+
+
+class _Source:
+    """One file that was found in, opened again through the root; nothing is there when it went away."""
+
+    def __init__(self, root: Root, path: bytes) -> None:
+        self._root = root
+        self._path = path
+        self._descriptor = -1
+        self._file: TextFile | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._descriptor = self._root.open_bytes(self._path, READ)
+            self._file = TextFile(self._descriptor, _WIDE_BYTES)
+        except OSError:
+            self._file = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def text(self, record: Record) -> str | None:
+        """The line as it is in the root now; None when it is not what was found."""
+        if self._file is None:
+            return None
+        if self._file.wide:
+            return self._wide(record)
+        start = record.offset + len(self._file.mark)  # engines count from behind the mark
+        whole = len(record.text) <= COLUMNS
+        kept = record.text if whole else record.text[: COLUMNS // 4]
+        there = os.pread(self._descriptor, len(kept) + 1, start)
+        if not there.startswith(kept) or (whole and there[len(kept) :] not in (b"", b"\n")):
+            return None
+        return utf8_or_latin1(kept).removesuffix("\r") if whole else self._around(record, start)
+
+    def _around(self, record: Record, start: int) -> str:
+        """So much of a long line as surrounds the match."""
+        skip = max(0, record.column - 1 - _BEFORE)
+        piece, newline, _ = os.pread(self._descriptor, COLUMNS, start + skip).partition(b"\n")
+        # A character that is cut at either end is left out.
+        text = utf8_or_latin1(piece, cut_before=skip > 0, cut_after=not newline)
+        return f"{'...' if skip else ''}{text}{'' if newline else '...'}"
+
+    def _wide(self, record: Record) -> str | None:
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        part = window(TextFile(self._descriptor, _WIDE_BYTES), record.line, record.line)
+        return decode(part.lines)[0][0] if part.lines else None

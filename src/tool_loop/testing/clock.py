@@ -5,6 +5,7 @@ are tested in microseconds, through the real asyncio code. Knows nothing about m
 of the package it only asks whether tool threads are at work.
 """
 
+# ruff: noqa: SLF001 - the loop and its selector are one thing that asyncio wants in two classes
 from __future__ import annotations
 
 import asyncio
@@ -126,7 +127,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _threads_at_work(self) -> int:
         # Not imported here: a program that never loaded the module has no tool threads.
         threads = sys.modules.get("tool_loop._threads")
-        return self._executor_jobs + (threads.in_flight() if threads is not None else 0)
+        return self._executor_jobs + (threads.in_flight(self) if threads is not None else 0)
 
     def _children_alive(self) -> bool:
         if self._children:

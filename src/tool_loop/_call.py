@@ -81,7 +81,7 @@ def canonical(text: str) -> str:
         return text
 
 
-def compiled(tool: str, schema: Mapping[str, Any]) -> Any:
+def compiled(tool: str, schema: Mapping[str, Any], *, formats: bool = True) -> Any:
     """A validator of the JSON schema. Raises UsageError when none can be made of it.
 
     jsonschema-rs is loaded at the first call of a tool and not before: a program that only prints its
@@ -91,7 +91,7 @@ def compiled(tool: str, schema: Mapping[str, Any]) -> Any:
 
     try:
         # Offline on purpose: a schema that came from elsewhere must not make this process fetch a URL.
-        return jsonschema_rs.validator_for(dict(schema), validate_formats=True, offline=True)
+        return jsonschema_rs.validator_for(dict(schema), validate_formats=formats, offline=True)
     except ValueError as error:
         raise UsageError(f"tool {tool!r}: the schema of its parameters is not valid: {str(error)[:500]}") from None
 

@@ -50,15 +50,18 @@ def invalid_arguments(
     """
     case = _Case(tool, schema, value)
     try:
-        found = [problem for error in _errors(case, value) for problem in _problems(error, case)]
-        found += whole_floats(tool, schema, value)
+        errors = _errors(case, value)
+        found = [problem for error in errors for problem in _problems(error, case)] + whole_floats(tool, schema, value)
+        found = found or [problem for error in errors for problem in _misfits(error, case)]
     except UsageError:
         if not complaints:
             raise
         found = []  # a hook of the author's made a schema that only pydantic understands
     if complaints:
-        found = _agreed(found, complaints, value)
-    problems = list({(problem.path, problem.text): problem for problem in found}.values())
+        found = _agreed(found, complaints, case)
+    problems = list({(problem.path, problem.text): problem for problem in found}.values()) or [
+        Problem((), "is not valid")
+    ]
     told = problems[:_MOST]
     more = f"; and {len(problems) - _MOST} more" if len(problems) > _MOST else ""
     return ToolError(
@@ -81,12 +84,14 @@ def _errors(case: _Case, value: Any) -> list[Any]:
     return list(islice(compiled(case.tool, case.schema).iter_errors(value), _MOST_LOOKED_AT))
 
 
-def _agreed(found: Iterable[Problem], complaints: Iterable[Complaint], value: Any) -> list[Problem]:
-    places = [(_real_path(complaint, value), complaint) for complaint in complaints]
-    agreed = [problem for problem in found if any(_same_place(problem.path, place) for place, _ in places)]
-    for place, complaint in places:
-        if not any(_same_place(problem.path, place) for problem in agreed):
-            agreed.append(Problem(place, _in_our_words(complaint.text)))
+def _agreed(found: Iterable[Problem], complaints: Iterable[Complaint], case: _Case) -> list[Problem]:
+    places = [(*_real_path(complaint, case.value), complaint) for complaint in complaints]
+    agreed = [problem for problem in found if any(_same_place(problem.path, place) for place, _, _ in places)]
+    for place, union, complaint in places:
+        # Of a union pydantic tells what each branch says. Where the schema has said what is wrong in
+        # there, the branches that were not meant only confuse.
+        if not any(_same_place(problem.path, union) for problem in agreed):
+            agreed.append(Problem(place, _in_our_words(place, complaint, case)))
     return agreed
 
 
@@ -103,14 +108,23 @@ def _problems(error: Any, case: _Case) -> Iterator[Problem]:
             # With one wrong field, the fields beside it count as not evaluated; those are no news.
             known = words.fields_of(schema, case.schema)
             yield from (_unknown(path, name, known, case) for name in error.kind.unexpected if name not in known)
-        case "type":
+        case "type" if not {"enum", "const"} & schema.keys():
             yield _wrong_type(path, schema, case)
-        case "enum" | "const":
+        case "type" | "enum" | "const":
             yield _not_one_of(path, words.choices(schema), case)
         case "anyOf" | "oneOf":
             yield from _no_branch(error, path, schema, case)
+        case "falseSchema":
+            yield Problem(path, "is not allowed")
         case word:
             yield _limit(path, word, schema, case) or Problem(path, f"is not valid: {error.message[:200]}")
+
+
+def _misfits(error: Any, case: _Case) -> Iterator[Problem]:
+    """Fields that exist, but not beside the others that were sent: they belong to another form."""
+    path: Path = tuple(error.instance_path)
+    for name in getattr(error.kind, "unexpected", ()):
+        yield Problem((*path, name), f"does not go with the other fields of {_owner(path, case)}")
 
 
 def _no_branch(error: Any, path: Path, schema: Schema, case: _Case) -> Iterator[Problem]:
@@ -232,17 +246,21 @@ def _at(value: Any, path: Iterable[Any]) -> Any:
     return value
 
 
-def _real_path(complaint: Complaint, value: Any) -> Path:
-    """Where pydantic found something, without the names of union branches, which the model never saw."""
+def _real_path(complaint: Complaint, value: Any) -> tuple[Path, Path]:
+    """Where pydantic found something, without the names of union branches, which the model never saw;
+    and where the outermost of those unions stands (the place itself, when there is none).
+    """
     path: list[str | int] = []
+    union: Path | None = None
+    missing = complaint.kind.startswith("missing")
     for i, step in enumerate(complaint.place):
-        inside = step in value if isinstance(value, dict) else isinstance(value, list) and step in range(len(value))
-        if inside:
+        if step in value if isinstance(value, dict) else isinstance(value, list) and step in range(len(value)):
             value = value[step]
-        elif not (complaint.missing and i == len(complaint.place) - 1):
+        elif not (missing and i == len(complaint.place) - 1):
+            union = tuple(path) if union is None else union
             continue
         path.append(step)
-    return tuple(path)
+    return tuple(path), tuple(path) if union is None else union
 
 
 def _same_place(one: Path, other: Path) -> bool:
@@ -265,8 +283,12 @@ def _unwhole(value: Any) -> Any:
     return 0.5 if isinstance(value, float) and value.is_integer() else value
 
 
-def _in_our_words(text: str) -> str:
-    text = text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+def _in_our_words(place: Path, complaint: Complaint, case: _Case) -> str:
+    if complaint.kind.startswith("missing"):
+        return "is required"
+    if complaint.kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"is not a field of {_owner(place[:-1], case)}"
+    text = complaint.text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if text.startswith("Input should be "):
         return f"must be {text.removeprefix('Input should be ')}"
     return f"is not valid: {text}"

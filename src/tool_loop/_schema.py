@@ -15,11 +15,11 @@ Schema: TypeAlias = dict[str, Any]
 
 
 class Complaint(NamedTuple):
-    """What pydantic found wrong: where, in its own words, and whether that is missing altogether."""
+    """What pydantic found wrong: where, its word for it, and its sentence."""
 
     place: Sequence[Any]
+    kind: str
     text: str
-    missing: bool
 
 
 # A `$ref` may lead back to itself; nothing sensible is deeper.
@@ -149,7 +149,7 @@ _IN_PLACE: Final = ("if", "then", "else")
 
 def sealed(schema: Mapping[str, Any]) -> Schema:
     """The schema with unknown fields refused wherever it names fields and does not say otherwise."""
-    root: Schema = _seal(schema, schema)
+    root: Schema = {"properties": {}} | _seal(schema, schema)
     if not _says(root):
         root[_closing_word(root)] = False
     return root

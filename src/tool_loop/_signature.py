@@ -37,8 +37,8 @@ class Parameter:
 class Names:
     """Where the names in annotations are looked up. `module` is alive: it may define them later."""
 
-    module: Mapping[str, Any]
-    local: Mapping[str, Any]
+    module: dict[str, Any]
+    local: dict[str, Any]
 
     def resolve(self, annotation: Any) -> Any:
         """The annotation as a type; a string stays as it is while it names what does not exist.
@@ -50,7 +50,7 @@ class Names:
             return annotation
         holder = SimpleNamespace(__annotations__={"it": annotation})
         try:
-            return get_type_hints(holder, dict(self.module), dict(self.local), include_extras=True)["it"]
+            return get_type_hints(holder, self.module, self.local, include_extras=True)["it"]
         except Exception:  # an annotation is code and may raise anything; whoever needs it reports it by name
             return annotation
 

@@ -54,6 +54,12 @@ def run_in_thread(func: Callable[[], T]) -> asyncio.Future[T]:
     return future
 
 
+def watch(future: asyncio.Future[Any]) -> None:
+    """Count this future, which another thread will complete, in `in_flight` until it is done."""
+    _waiting.add(future)
+    future.add_done_callback(_waiting.discard)
+
+
 def in_flight(loop: asyncio.AbstractEventLoop | None = None) -> int:
     """How many functions somebody still waits for, in all loops or in this one.
 

@@ -7,9 +7,10 @@ Knows nothing about calls. pydantic is imported when a schema or a check is firs
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+from ._call import compiled
 from ._schema import Complaint, Form, Schema
 from ._signature import MISSING, Parameter, Signature
 from .errors import UsageError
@@ -29,9 +30,9 @@ class TypedForm(Form):
         super().__init__(name, raw)
         self.schema = shown(raw)
         # Unknown fields are refused in nested models too, whatever their own setting, unless one of
-        # them says outright that it takes any.
-        open_somewhere = '"additionalProperties": true' in json.dumps(raw)
-        self._extra: Literal["forbid"] | None = None if open_somewhere else "forbid"
+        # them says outright that it takes any: then pydantic has to be left to their settings.
+        self._extra: Literal["forbid"] | None = None if _opens(raw) else "forbid"
+        self._second_opinion = _opens(raw) or _names_numbers(raw)
 
     def read(self, text: str, value: dict[str, Any]) -> dict[str, Any]:
         """What the function is called with. Raises ToolError naming every field that is wrong.
@@ -45,10 +46,35 @@ class TypedForm(Form):
             filled = self._model.model_validate_json(text, strict=True, extra=self._extra)
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)
-            complaints = [Complaint(one["loc"], one["msg"], one["type"].startswith("missing")) for one in found]
-            raise self.explain(value, complaints) from None
+            raise self.explain(value, [Complaint(one["loc"], one["type"], one["msg"]) for one in found]) from None
+        if self._second_opinion and not self._holds(value):
+            raise self.explain(value)
         names = self._names
         return {names[field]: item for field, item in filled.__dict__.items()}
+
+    def _holds(self, value: dict[str, Any]) -> bool:
+        """Whether the schema agrees, where pydantic is known to let something pass."""
+        if self.is_valid is None:
+            self.is_valid = compiled(self.name, self.strict, formats=False).is_valid
+        return self.is_valid(value)
+
+
+def _opens(schema: Any) -> bool:
+    return any(part.get("additionalProperties") is True for part in _parts(schema))
+
+
+def _names_numbers(schema: Any) -> bool:
+    """Whether a number is one of the choices somewhere: to pydantic's `Literal[1]` true is 1 as well."""
+    choices = [choice for part in _parts(schema) for choice in (*part.get("enum", ()), part.get("const"))]
+    return any(isinstance(choice, int) for choice in choices)
+
+
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    for part in inner:
+        yield from _parts(part)
+    if isinstance(schema, dict):
+        yield schema
 
 
 # --- from a signature -----------------------------------------------------------------------------
@@ -68,11 +94,11 @@ def _model(name: str, signature: Signature) -> tuple[type[BaseModel], Schema]:
     fields: dict[str, Any] = {f"p{i}": _field(name, part, signature) for i, part in enumerate(signature.parameters)}
     try:
         model = create_model(name, __config__=ConfigDict(extra="forbid", strict=True), **fields)
-        schema: Schema = model.model_json_schema(schema_generator=Quiet)
-        return model, schema
+        schema = model.model_json_schema(schema_generator=Quiet)
     except Exception as error:  # the annotations, and pydantic's hooks in them, are code of the author
         reason = str(error).split("\n", 1)[0]
         raise UsageError(f"tool {name!r}: no schema can be made of its signature: {reason}") from error
+    return model, schema
 
 
 def _field(name: str, parameter: Parameter, signature: Signature) -> tuple[Any, Any]:
@@ -109,7 +135,7 @@ def shown(raw: Schema) -> Schema:
     definitions = raw.get("$defs", {})
     looping = [name for name in definitions if _contains_itself(name, definitions)]
     inline = {name: part for name, part in definitions.items() if name not in looping}
-    schema = _plain({key: value for key, value in raw.items() if key not in ("$defs", "description")}, inline)
+    schema: Schema = _plain({key: part for key, part in raw.items() if key not in ("$defs", "description")}, inline)
     if looping:
         # A type that contains itself cannot be written in its place; a few servers refuse such tools.
         schema["$defs"] = {name: _plain(definitions[name], inline) for name in looping}

@@ -127,7 +127,7 @@ def fields_of(schema: Schema, root: Schema) -> list[str]:
 
 
 def name(path: Path) -> str:
-    return f"'{dotted(path)}'" if path else "the arguments"
+    return f"'{dotted(path)}'" if path else "the call"
 
 
 def dotted(path: Path) -> str:

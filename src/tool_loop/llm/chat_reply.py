@@ -1,0 +1,391 @@
+"""Puts one chat completion together, from a document or from the chunks of a stream. Pure.
+
+Servers that call themselves compatible differ in every place where this file has a branch; each was
+seen in recorded traffic or reported with its bytes (the cases are in the tests' corpus). What is no
+reply at all becomes a `ProviderError`; a cut stream never becomes half a message.
+
+Knows nothing about HTTP. How the pieces of calls find each other is in chat_calls.py.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, Usage
+
+from .chat_calls import Calls
+from .endpoint import parse
+from .text import clean
+
+if TYPE_CHECKING:
+    from tool_loop.ports import Emit
+
+    from .failures import Failures
+    from .sse import SSEEvent
+    from .text import Names
+
+Json: TypeAlias = Any  # a parsed chunk; everything of it that stays becomes one of our types
+
+_STOPS: Final[dict[str, Stop]] = {
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "max_completion_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "incomplete": "length",
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "safety": "content_filter",
+    "sensitive": "content_filter",
+    "recitation": "content_filter",
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "spii": "content_filter",
+    "refusal": "refusal",
+    "pause": "pause",
+    "pause_turn": "pause",
+}
+# A finish reason that says the turn failed; the server sends no error beside it.
+_FAILED: Final = frozenset(
+    {
+        "error", "failed", "network_error", "abort", "aborted", "cancelled", "insufficient_system_resource",
+        "malformed_function_call",
+    }
+)  # fmt: skip
+
+# What a provider attaches to a turn and wants back, under this very key. Reasoning as plain text is
+# wanted with calls (DeepSeek and Kimi refuse the turn without it) and is dead weight otherwise.
+_WANTED: Final = ("reasoning_details", "extra_content", "thinking_blocks", "reasoning_opaque", "thought_signature")
+_WANTED_WITH_CALLS: Final = ("reasoning_content", "reasoning")
+
+# Names of events that carry no chunk; some have data that is not JSON.
+_SIGNS_OF_LIFE: Final = frozenset({"ping", "heartbeat", "keepalive", "keep-alive", "keep_alive"})
+
+
+class ChatReply:
+    """An `Assembler` for chat completions.
+
+    `origin` is put on the reply, `names` leads from the names on the wire to those of the tools.
+    """
+
+    def __init__(self, failures: Failures, origin: str, names: Names) -> None:
+        self._failures = failures
+        self._origin = origin
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._refusal: list[str] = []
+        self._calls = Calls(names)
+        self._extras: dict[str, Json] = {}
+        self._usage = Usage()
+        self._model = ""
+        self._finish: str | None = None
+        self._started = False
+        self._done = False
+        self._half = ""
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def event(self, event: SSEEvent, emit: Emit) -> bool:
+        data = event.data
+        if data[:1] != b"{":
+            data = data.strip()
+            if not data or event.event in _SIGNS_OF_LIFE:
+                return False
+            if data.strip(b'"') == b"[DONE]":
+                self._done = True
+                return True
+        chunk = parse(data)
+        if not isinstance(chunk, dict):
+            raise self._no_chunk(event, chunk)
+        choice = self._choice(chunk, named=event.event)
+        if choice is not None:
+            self._delta(choice, emit)
+        return False
+
+    def document(self, body: Json) -> None:
+        if isinstance(body, list) and len(body) == 1:
+            body = body[0]
+        if not isinstance(body, dict):
+            raise self._failures.protocol("JSON that is no object", json.dumps(body)[:400])
+        choice = self._choice(body)
+        if choice is None:
+            raise self._failures.protocol("no choices", json.dumps(body)[:400], tokens=self._spent())
+        message = choice.get("message")
+        if message is None:
+            # Text completions, and servers that answer with a single chunk.
+            message = choice.get("delta") or ({"content": choice["text"]} if "text" in choice else None)
+        self._take(message if isinstance(message, dict) else {}, None, whole=True)
+        self._done = True
+
+    def complete(self) -> bool:
+        return self._done or self._finish is not None
+
+    # --- one chunk --------------------------------------------------------------------------------
+
+    def _choice(self, body: dict[str, Json], named: str = "") -> dict[str, Json] | None:
+        """Choice 0 of a chunk or a document, after a look at everything that stands beside it."""
+        error = body.get("error")
+        if error or named == "error":
+            raise self._failures.inside(body, tokens=self._spent())
+        choices = body.get("choices")
+        if not choices and _is_error(body):
+            raise self._failures.inside(body, tokens=self._spent())
+        model = body.get("model")
+        if model and isinstance(model, str):
+            self._model = model
+        groq = body.get("x_groq")
+        if isinstance(groq, dict):
+            self._count(groq.get("usage"))
+            if groq.get("error"):
+                raise self._failures.inside(groq, tokens=self._spent())
+        self._count(body.get("usage"))
+        if isinstance(choices, dict):
+            choices = [choices]
+        if not isinstance(choices, list):
+            return None
+        found = next((c for c in choices if isinstance(c, dict) and c.get("index") in (0, None, "0")), None)
+        if found is None:
+            return None
+        self._count(found.get("usage"))
+        if found.get("error"):
+            raise self._failures.inside(found, tokens=self._spent())
+        self._started = True
+        finish = found.get("finish_reason")
+        if finish is not None:
+            self._finish = str(finish.get("type", "") if isinstance(finish, dict) else finish)
+        return found
+
+    def _delta(self, choice: dict[str, Json], emit: Emit) -> None:
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            self._take(delta, emit)
+            return
+        message = choice.get("message")
+        # Some end with the whole message once more; only where nothing else came it is the message.
+        if isinstance(message, dict) and not (self._text or self._refusal or self._calls):
+            self._take(message, emit)
+        elif isinstance(text := choice.get("text"), str):
+            self._take({"content": text}, emit)
+
+    def _take(self, message: dict[str, Json], emit: Emit | None, *, whole: bool = False) -> None:
+        content = message.get("content")
+        if content:
+            self._content(content, emit)
+        calls = message.get("tool_calls")
+        if calls:
+            self._calls.take(calls if isinstance(calls, list) else [calls], whole=whole)
+        legacy = message.get("function_call")
+        if isinstance(legacy, dict) and not calls:
+            self._calls.legacy(legacy)
+        if len(message) > ("content" in message) + ("role" in message):  # the usual piece has nothing else
+            self._beside(message, emit)
+
+    def _content(self, content: Json, emit: Emit | None) -> None:
+        if isinstance(content, str):
+            self._say(content, emit)
+        elif isinstance(content, list):
+            for part in content:
+                self._part(part, emit)
+        else:
+            # One provider puts the object there when a schema was asked for.
+            self._say(json.dumps(content, ensure_ascii=False), emit)
+
+    def _part(self, part: Json, emit: Emit | None) -> None:
+        if isinstance(part, str):
+            self._say(part, emit)
+        if not isinstance(part, dict):
+            return
+        kind = str(part.get("type", "text"))
+        if "text" in kind:
+            self._say(_flat(part.get("text")), emit)
+        elif kind in ("thinking", "reasoning"):
+            self._think(_flat(part.get("thinking") or part.get("reasoning") or part.get("text")), emit)
+        elif kind == "refusal":
+            self._refuse(_flat(part.get("refusal")), emit)
+
+    def _beside(self, message: dict[str, Json], emit: Emit | None) -> None:
+        """Everything of a delta that is neither text nor a call."""
+        reasoning = message.get("reasoning_content")
+        if not (reasoning and isinstance(reasoning, str)):  # some send the same text under both keys
+            reasoning = message.get("reasoning")
+        details = message.get("reasoning_details")
+        if not reasoning and isinstance(details, list):
+            reasoning = "".join(_flat(d.get("text") or d.get("summary")) for d in details if isinstance(d, dict))
+        if reasoning and isinstance(reasoning, str):
+            self._think(reasoning, emit)
+        refusal = message.get("refusal")
+        if refusal and isinstance(refusal, str):
+            self._refuse(refusal, emit)
+        for key in (*_WANTED, *_WANTED_WITH_CALLS):
+            value = message.get(key)
+            if value:
+                self._extras[key] = _joined(self._extras.get(key), value)
+
+    def _say(self, text: str, emit: Emit | None) -> None:
+        if text and emit is not None:
+            self._text.append(text)
+            self._show(text, emit)
+        elif text:
+            self._text.append(text)
+
+    def _show(self, text: str, emit: Emit) -> None:
+        if not text.isascii():
+            text, self._half = _halved(self._half + text)
+            text = clean(text)
+        if text:
+            emit(TextDelta(text))
+
+    def _think(self, text: str, emit: Emit | None) -> None:
+        if text:
+            self._reasoning.append(text)
+            if emit is not None:
+                emit(ReasoningDelta(clean(text)))
+
+    def _refuse(self, text: str, emit: Emit | None) -> None:
+        if text:
+            self._refusal.append(text)
+            if emit is not None:
+                emit(TextDelta(clean(text)))
+
+    def _count(self, usage: Json) -> None:
+        """The last count that says something wins: some send a running one, some a null after it."""
+        if usage and isinstance(usage, dict):
+            found = read_usage(usage)
+            if found.input is not None or found.output is not None:
+                self._usage = found
+
+    def _spent(self) -> int:
+        return (self._usage.input or 0) + (self._usage.output or 0)
+
+    # --- out --------------------------------------------------------------------------------------
+
+    def reply(self) -> ModelReplied:
+        finish = (self._finish or "").lower().replace("-", "_")
+        if not self._started:
+            raise self._failures.protocol("no choices", tokens=self._spent())
+        if finish in _FAILED:
+            code = {"malformed_function_call": "model_error"}.get(finish, "server_error")
+            text = f"the model's turn failed (finish_reason {finish})"
+            raise self._failures.inside({"error": {"message": text, "type": code}}, tokens=self._spent())
+        calls, nameless = self._calls.finished()
+        if nameless:
+            raise self._failures.protocol("a tool call without a name", tokens=self._spent())
+        text, refusal = clean("".join(self._text)), clean("".join(self._refusal))
+        stop = _STOPS.get(finish, "stop")
+        if refusal and stop == "stop":
+            stop = "refusal"
+        if calls and stop in ("stop", "refusal", "pause"):
+            stop = "tool_calls"
+        # Cut before the first word (all of it went into reasoning), or filtered: that is what
+        # happened, and asking again would only buy the same once more.
+        if not text.strip() and not refusal and not calls and stop in ("stop", "refusal", "pause"):
+            raise self._failures.empty(tokens=self._spent(), why="only reasoning" if self._reasoning else "")
+        return ModelReplied(
+            text=text or refusal,
+            calls=calls,
+            stop=stop,
+            usage=self._usage,
+            model=self._model,
+            origin=self._origin,
+            opaque=self._opaque(with_calls=bool(calls)),
+            reasoning=clean("".join(self._reasoning)),
+        )
+
+    def _opaque(self, *, with_calls: bool) -> str:
+        keys = (*_WANTED, *_WANTED_WITH_CALLS) if with_calls else _WANTED
+        extras = {key: self._extras[key] for key in keys if key in self._extras}
+        return clean(json.dumps(extras, ensure_ascii=False)) if extras else ""
+
+    def _no_chunk(self, event: SSEEvent, chunk: Json) -> Exception:
+        text = event.data.decode("utf-8", "replace")
+        if event.event == "error":
+            return self._failures.inside(chunk if chunk is not None else text, tokens=self._spent())
+        return self._failures.protocol("an event that is no chunk", text, tokens=self._spent())
+
+
+def _is_error(body: dict[str, Json]) -> bool:
+    """An error without the word: a top-level message, FastAPI's detail, an object that says so."""
+    if body.get("object") == "error" or body.get("type") == "error" or body.get("success") is False:
+        return True
+    if body.get("usage") or str(body.get("object", "")).startswith("chat.completion"):
+        return False
+    return any(body.get(key) for key in ("detail", "errors", "message", "error_message", "msg"))
+
+
+def _flat(value: Json) -> str:
+    """The text of a part: a string, or parts once more."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(_flat(item) for item in value[:1000])
+    if isinstance(value, dict):
+        return _flat(value.get("text") or value.get("value"))
+    return ""
+
+
+def _halved(text: str) -> tuple[str, str]:
+    """The text up to half a character at its end, and that half."""
+    return (text[:-1], text[-1]) if text and "\ud800" <= text[-1] <= "\udbff" else (text, "")
+
+
+def _joined(before: Json, piece: Json) -> Json:
+    """Two pieces of one streamed value: texts and lists grow, of anything else the last one counts."""
+    if isinstance(before, str) and isinstance(piece, str):
+        return before + piece
+    if isinstance(before, list) and isinstance(piece, list):
+        return _merged(before, piece)
+    if isinstance(before, dict) and isinstance(piece, dict):
+        return {**before, **piece}
+    return piece
+
+
+def _merged(before: list[Json], piece: list[Json]) -> list[Json]:
+    """Streamed lists of reasoning details: the pieces of one entry share its index and type."""
+    for item in piece:
+        last = before[-1] if before else None
+        if not (isinstance(item, dict) and isinstance(last, dict) and _same_entry(last, item)):
+            before.append(item)
+            continue
+        for key, value in item.items():
+            if (
+                key in ("text", "summary", "data", "thinking")
+                and isinstance(last.get(key), str)
+                and isinstance(value, str)
+            ):
+                last[key] += value
+            elif value is not None:
+                last[key] = value
+    return before
+
+
+def _same_entry(one: dict[str, Json], other: dict[str, Json]) -> bool:
+    return one.get("index") is not None and all(one.get(key) == other.get(key) for key in ("index", "type"))
+
+
+def read_usage(usage: dict[str, Json]) -> Usage:
+    """The counts, under either of their names; what is no count is unknown."""
+    read = _details(usage, "prompt_tokens_details", "input_tokens_details")
+    wrote = _details(usage, "completion_tokens_details", "output_tokens_details")
+    cached = _first(
+        read.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cache_read_input_tokens")
+    )
+    return Usage(
+        input=_first(usage.get("prompt_tokens"), usage.get("input_tokens")),
+        output=_first(usage.get("completion_tokens"), usage.get("output_tokens")),
+        cached=cached if cached is not None else _first(usage.get("cached_tokens")),
+        cache_write=_first(usage.get("cache_creation_input_tokens"), read.get("cache_write_tokens")),
+        reasoning=_first(wrote.get("reasoning_tokens"), usage.get("reasoning_tokens")),
+    )
+
+
+def _details(usage: dict[str, Json], *keys: str) -> dict[str, Json]:
+    return next((value for key in keys if isinstance(value := usage.get(key), dict)), {})
+
+
+def _first(*counts: Json) -> int | None:
+    for count in counts:
+        if isinstance(count, int | float) and not isinstance(count, bool) and 0 <= count < 1e12:
+            return int(count)
+    return None

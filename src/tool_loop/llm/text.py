@@ -1,0 +1,97 @@
+"""What may become of text on its way in and out: surrogates mended, names and JSON made fit to send.
+
+Pure, and shared by the dialects. Knows nothing about any of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_OUTSIDE: Final = re.compile(r"[^a-zA-Z0-9_-]")
+NAME_LENGTH: Final = 64
+
+
+def clean(text: str) -> str:
+    """The text as Unicode: halves of one character joined, a half on its own replaced.
+
+    A server may cut a character's two escapes into two deltas, and JSON allows a half on its own;
+    neither can be written as UTF-8, so it would break the journal and every later request.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def encoded(value: Any) -> bytes:
+    """JSON in UTF-8, as short as it gets. Raises ValueError for NaN."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return clean(text).encode()
+
+
+def arguments_object(arguments: str) -> str:
+    """The arguments of a past call as they may be sent: the text as it came if it is a JSON object, else {}.
+
+    Servers parse the arguments of the whole history at every request. One past call that is no JSON
+    makes a local server answer 500 from then on, and Bedrock and others answer 400.
+    """
+    try:
+        value = json.loads(arguments, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return "{}"
+    return arguments if isinstance(value, dict) else "{}"
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+class Names:
+    """Tool names as providers take them (`[a-zA-Z0-9_-]{1,64}`), and the way back.
+
+    A name that fits is sent as it is. The others are changed the same way every time, in the tools,
+    in the history and in what the model answers.
+    """
+
+    __slots__ = ("_back", "_there", "known")
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._there: dict[str, str] = {}
+        self._back: dict[str, str] = {}
+        names = tuple(names)
+        for name in (*filter(fits, names), *(name for name in names if not fits(name))):
+            sent = name if fits(name) else _changed(name)
+            if sent in self._back:
+                digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+                sent = f"{sent[: NAME_LENGTH - 9]}_{digest}"
+            self._there[name] = sent
+            self._back[sent] = name
+        self.known = frozenset(self._back)
+
+    def sent(self, name: str) -> str:
+        """The name as it goes out; an invented one is only made to fit."""
+        found = self._there.get(name)
+        if found is not None:
+            return found
+        return name if fits(name) else _changed(name)
+
+    def ours(self, name: str) -> str:
+        """The name as the tools know it; an unknown one as it came."""
+        return self._back.get(name, name)
+
+
+def fits(name: str) -> bool:
+    return 0 < len(name) <= NAME_LENGTH and not _OUTSIDE.search(name)
+
+
+def _changed(name: str) -> str:
+    return _OUTSIDE.sub("_", name)[:NAME_LENGTH] or "unnamed"

@@ -10,6 +10,7 @@ from .behaviours import Behaviour, HttpDate, Received, Response, answer, ok_chat
 from .clock import Deadlock, FakeClock, VirtualLoop, run_virtual
 from .server import FaultServer
 from .wire_faults import FAULTS
+from .workspace import workspace
 
 __all__ = [
     "FAULTS",
@@ -26,4 +27,5 @@ __all__ = [
     "ok_json",
     "ok_sse",
     "run_virtual",
+    "workspace",
 ]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from ..errors import UsageError
-from ..events import ToolCall
+from tool_loop.errors import UsageError
+from tool_loop.events import ToolCall
 
 # How a response leaves the connection. "keep" waits for the next request, "close" is a FIN, "reset" an
 # RST, "hang" keeps it open and silent, "reset_on_next" resets it when the next request has arrived on it.

@@ -13,7 +13,7 @@ import selectors
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from ..errors import ToolLoopError
+from tool_loop.errors import ToolLoopError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping

@@ -21,7 +21,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
-from ..errors import UsageError
+from tool_loop.errors import UsageError
+
 from ._http import Connection, Limits
 from ._port import HOST, Port
 from .behaviours import Behaviour, Received, Response, answer

@@ -32,7 +32,7 @@ from . import approvals, compaction, events
 from . import messages as say
 from .errors import FatalError, JournalError, ProviderError
 from .events import RunEnded, ToolCall
-from .journal import settle, together, written_then_shown
+from .journal import recorded, settle, together
 from .limits import LAST_WORD_TOKENS, Limits
 from .moves import Act, Ask, Compact, End, Hold, Move, Remind, Stop
 from .ports import LLM, Emit, Request, Reviewer, RunLog, Tools
@@ -186,8 +186,7 @@ class Attempt:
         record, what is not on record did not happen, and nobody ever sees what a crash could undo.
         Cancel a run at each turn of the event loop in turn: without this, some of them lose a result.
         """
-        task, late = await settle(written_then_shown(self.log, event, self.emit), grace=None)
-        task.result()  # raises what the journal raised
+        late = await recorded(self.log, event, self.emit)
         if cancel := held or late:
             raise cancel
 
@@ -255,8 +254,9 @@ class Attempt:
             result = say.cut_off(call)
         elif decision:
             result = approvals.refused(state, self.tools, call, time.time())
-        elif call.id in state.doubtful and not (result := await approvals.look_into(self, call)):
-            if call.id in state.requested:
+        elif call.id in state.doubtful:
+            result = await approvals.look_into(self, call)
+            if result is None and call.id in state.requested:
                 return  # the question is on record now; `next_move` holds the call until it is decided
         if result is None and most is not None and taken[call.name] >= most:
             result = say.over_limit(call, most)

@@ -11,18 +11,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 from .errors import RunBusy, UnknownRun, UsageError
 from .events import ApprovalDecided, Event
 from .ports import Emit, RunLog
+from .runs import Record, RunInfo, summary
 from .state import State
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+_HERE = "this process"
 
 
 class MemoryLog:
@@ -70,8 +75,19 @@ class MemoryJournal:
         for run_id in (*empty, *ended[:surplus]):
             del self._logs[run_id]
 
-    def runs(self) -> list[str]:
-        return list(self._logs)
+    def runs(self) -> list[RunInfo]:
+        """All runs, the one that got on last first."""
+        listed = [
+            summary(run_id, log.times, log.state, _HERE if run_id in self._held else "")
+            for run_id, log in self._logs.items()
+            if log.state.events
+        ]
+        return sorted(listed[::-1], key=lambda run: run.updated, reverse=True)
+
+    def records(self, run_id: str) -> list[Record]:
+        """All records of a run, oldest first. Raises `UnknownRun`."""
+        log = self._log(run_id)
+        return [Record(*numbered) for numbered in zip(count(), log.times, log.state.events, strict=False)]
 
     def events(self, run_id: str) -> Sequence[Event]:
         return tuple(self._log(run_id).state.events)
@@ -174,10 +190,52 @@ async def settle(
     return task, held
 
 
-async def written_then_shown(log: RunLog, event: Event, emit: Emit) -> None:
-    """One piece of work, so that what is shown comes in the order in which it was written."""
+async def recorded(log: RunLog, event: Event, emit: Emit) -> asyncio.CancelledError | None:
+    """Write, then show, whatever cancels the caller; returns the cancel that arrived meanwhile.
+
+    Both are one piece of work, so that what is shown comes in the order in which it was written. Its
+    first step is taken right here: a journal in memory is done with that, no cancel can have come in
+    between, and no task is needed (which would be 50 µs of the 900 that a whole step costs).
+    """
+    work = _write_then_show(log, event, emit)
+    try:
+        waiting = work.send(None)
+    except StopIteration:
+        return None
+    task, held = await settle(_finish(work, waiting), grace=None)
+    task.result()
+    return held
+
+
+async def _write_then_show(log: RunLog, event: Event, emit: Emit) -> None:
     await log.append(event)
     emit(event)
+
+
+async def _finish(work: Coroutine[Any, Any, None], waiting: object) -> None:
+    await _Begun(work, waiting)
+
+
+class _Begun:
+    """The rest of a coroutine that has taken its first step and waits for `waiting`."""
+
+    def __init__(self, work: Coroutine[Any, Any, None], waiting: object) -> None:
+        self.work = work
+        self.waiting = waiting
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        waiting = self.waiting
+        while True:
+            try:
+                sent = yield waiting
+            except BaseException as error:
+                step = partial(self.work.throw, error)
+            else:
+                step = partial(self.work.send, sent)
+            try:
+                waiting = step()
+            except StopIteration:
+                return
 
 
 async def together(works: Sequence[Coroutine[Any, Any, None]], *, one_by_one: bool = False) -> None:

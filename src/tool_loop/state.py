@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 from .events import (
     ApprovalDecided,
@@ -46,8 +47,8 @@ class State:
     """
 
     __slots__ = (
-        "_base_chars", "_base_tokens", "_news", "_ratio", "_seen", "answer", "compacted", "cost", "cut", "decisions",
-        "doubtful", "ended", "estimated", "events", "first", "ids", "intents", "interrupted", "latest", "pending",
+        "_base_chars", "_base_tokens", "_digests", "_news", "_ratio", "_seen", "answer", "compacted", "cost", "cut",
+        "decisions", "doubtful", "ended", "estimated", "events", "first", "ids", "intents", "interrupted", "latest", "pending",
         "question", "reminded", "requested", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count",
         "transcript", "unpriced", "untrusted",
     )  # fmt: skip
@@ -87,6 +88,7 @@ class State:
         self.stopping: LimitReached | None = None
         self.ended: RunEnded | None = None
         self._seen: dict[bytes, tuple[int, int]] = {}
+        self._digests: dict[str, bytes] = {}  # computed when a result was looked up, used when it is recorded
         self._news = 0
 
     @classmethod
@@ -178,7 +180,7 @@ class State:
             self.tool_calls += 1
             self.tool_count[call.name] += 1
         if result.repeat:
-            key = _digest(call, result)
+            key = self._digests.pop(call.id, None) or _digest(call, result)
             if key not in self._seen:
                 self._news += 1
             self._seen[key] = (result.repeat, self._news)
@@ -190,7 +192,8 @@ class State:
         nothing new either, has never helped. A call that comes back after something new was learnt
         is read again for a reason, so it is never more than a second time.
         """
-        count, news = self._seen.get(_digest(call, result), (0, 0))
+        self._digests[call.id] = _digest(call, result)
+        count, news = self._seen.get(self._digests[call.id], (0, 0))
         return min(count + 1, 2) if news != self._news else count + 1
 
     def _decided(self, decision: ApprovalDecided) -> None:
@@ -268,6 +271,7 @@ def _digest(call: ToolCall, result: ToolReturned) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
+@lru_cache(maxsize=256)
 def canonical(arguments: str) -> str:
     """The arguments in one spelling: models send the same ones compact and pretty-printed."""
     try:

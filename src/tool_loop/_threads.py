@@ -28,10 +28,9 @@ _KEPT = 32
 _idle: list[SimpleQueue[_Job]] = []
 _waiting: set[asyncio.Future[Any]] = set()
 
-if hasattr(os, "register_at_fork"):
-    # The child of a fork has the list of idle workers but not their threads: a job given to one of
-    # them would never run.
-    os.register_at_fork(after_in_child=_idle.clear)
+# The child of a fork has the list of idle workers but not their threads: a job given to one of them
+# would never run. (A system without fork has nothing to register with.)
+getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_idle.clear)
 
 
 def run_in_thread(func: Callable[[], T]) -> asyncio.Future[T]:
@@ -48,8 +47,7 @@ def run_in_thread(func: Callable[[], T]) -> asyncio.Future[T]:
     except IndexError:
         worker = SimpleQueue()
         threading.Thread(target=_work, args=(worker,), name="tool-loop", daemon=True).start()
-    _waiting.add(future)
-    future.add_done_callback(_waiting.discard)
+    watch(future)
     worker.put(job)
     return future
 

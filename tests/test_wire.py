@@ -126,8 +126,9 @@ def request_for(case: dict[str, Any]) -> Request:
         if name not in names and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
             names.add(name)
             tools += (ToolSpec(name, "", {"type": "object"}),)
-    withheld = bool(messages) and not tools and any(m.get("tool_calls") for m in messages or [])
-    if withheld:
+    withheld = sent.get("tool_choice") in ("none", {"type": "none"})
+    if bool(messages) and not tools and any(m.get("tool_calls") for m in messages or []):
+        withheld = True
         tools = (ToolSpec("read_file", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}}),)
     return Request(transcript, tools, may_call=not withheld, key="one-logical-request")
 
@@ -312,6 +313,10 @@ def pairing_faults(seen: Seen, one: dict[str, Any]) -> list[str]:
 def usage_faults(reply: ModelReplied, one: dict[str, Any], expect: dict[str, Any]) -> list[str]:
     got = {"input": reply.usage.input, "output": reply.usage.output}
     readings = [one.get("usage") or {"input": None, "output": None}, *expect.get("alt_usage", ())]
+    for reading in [reading for reading in readings if "cache_read" in reading or "cache_write" in reading]:
+        # Anthropic counts what came from its cache, or went there, beside the input; `Usage` as a part of it.
+        cached = sum(reading.get(key) or 0 for key in ("cache_read", "cache_write"))
+        readings.append(reading | {"input": (reading["input"] or 0) + cached})
     if any(all(got[key] == reading.get(key) for key in got) for reading in readings):
         return []
     return [f"usage {got}, expected {readings}"]

@@ -1,0 +1,175 @@
+"""What the classes of the dialects share: asking, and the few refusals that are worth one more request.
+
+A server that names something it does not take gets the same request without it. Each such change is
+made once, is remembered, and is told to whoever watches; everything else is an error at once.
+
+Knows nothing about any dialect's fields: a subclass names its path, makes its body and its assembler,
+and lists its changes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+from tool_loop.errors import ProviderError, UsageError
+from tool_loop.events import Notice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tool_loop.events import ModelReplied
+    from tool_loop.messages import Transcript
+    from tool_loop.ports import Emit, Request
+
+    from .endpoint import Assembler, Endpoint
+
+Withhold: TypeAlias = Literal["auto", "omit", "none"]
+
+
+class Refusal:
+    """What a server said against a request: `said` is its words, the parameter it named first."""
+
+    __slots__ = ("error", "request", "said")
+
+    def __init__(self, error: ProviderError, request: Request) -> None:
+        self.error = error
+        self.request = request
+        self.said = f"{error.param} {error.raw}"
+
+    def of(self, name: str) -> bool:
+        """Whether it refuses this parameter itself, not a value out of its range."""
+        if not re.search(rf"\b{name}\b", self.said):
+            return False
+        return bool(_NOT_TAKEN.search(self.said)) or (
+            self.error.param.split(".")[0] == name and self.error.status == 422
+        )
+
+
+_NOT_TAKEN = re.compile(
+    r"unsupported|not (?:be )?support|not permitted|not allowed|unrecognized|unknown|unexpected|extra|does not"
+    r"|deprecated",
+    re.IGNORECASE,
+)
+
+Change: TypeAlias = "Callable[[Refusal], str]"
+
+
+class Dialect:
+    """The part of an `LLM` that is the same for every dialect."""
+
+    path: ClassVar[str]
+
+    def __init__(self, endpoint: Endpoint, settings: dict[str, Any], withhold: Literal["omit", "none"]) -> None:
+        self.endpoint = endpoint
+        self._settings = settings
+        self._withhold = withhold
+        self._changed = 0
+        self._withheld_otherwise = False
+
+    async def reply(self, request: Request, emit: Emit) -> ModelReplied:
+        while True:
+            changed = self._changed
+            try:
+                return await self._ask(request, emit)
+            except ProviderError as error:
+                # Another run that shares this model may have made the change in the meantime.
+                if changed == self._changed:
+                    notice = self._adapt(Refusal(error, request))
+                    if not notice:
+                        raise self.explained(error) from error.__cause__
+                    self._changed += 1
+                    emit(Notice(f"{self.endpoint.failures.host}: {notice}"))
+
+    def body(self, request: Request) -> bytes:
+        """The body of the request as it would be sent."""
+        raise NotImplementedError
+
+    def assembler(self, request: Request) -> Assembler:
+        raise NotImplementedError
+
+    def changes(self) -> Sequence[Change]:
+        """What can be changed, the likeliest first. Each says what it did, or "" when that would not help."""
+        raise NotImplementedError
+
+    def explained(self, error: ProviderError) -> ProviderError:
+        """The error as the person sees it, with what this dialect knows about a way out."""
+        return error
+
+    async def _ask(self, request: Request, emit: Emit) -> ModelReplied:
+        body = self.body(request)
+        # A server that keeps answers by key would answer a changed body with the old refusal.
+        key = f"{request.key}-{self._changed}" if request.key and self._changed else request.key
+        return await self.endpoint.ask(
+            self.path, body, self.assembler(request), emit, key=key, deadline=request.deadline
+        )
+
+    def _adapt(self, refusal: Refusal) -> str:
+        if refusal.error.kind != "bad_request" and not (refusal.error.status or 0) >= 500:
+            return ""
+        return next((notice for change in self.changes() if (notice := change(refusal))), "")
+
+    # --- changes that several dialects have -----------------------------------------------------------
+
+    def adapt_withholding(self, refusal: Refusal) -> str:
+        """The other way to make calls impossible: tools left out, or sent with tool_choice none."""
+        request, said = refusal.request, refusal.said.lower()
+        if self._withheld_otherwise or request.may_call or not request.tools or "tool" not in said:
+            return ""
+        if self._withhold == "none" and "choice" in said:
+            self._withhold, self._withheld_otherwise = "omit", True
+            return "it does not take tool_choice none, so the tools are left out of the last request"
+        if self._withhold == "omit" and has_calls(request.transcript):
+            self._withhold, self._withheld_otherwise = "none", True
+            return "it wants the tools beside a history with calls, so they are sent with tool_choice none"
+        return ""
+
+    def adapt_settings(self, refusal: Refusal, names: Sequence[str]) -> str:
+        """Leave out a setting that is not needed for an answer."""
+        for name in names:
+            if name in self._settings and refusal.of(name):
+                self._settings = {other: value for other, value in self._settings.items() if other != name}
+                return f"it does not take {name}, which is left out from now on"
+        return ""
+
+
+def has_calls(transcript: Transcript) -> bool:
+    return any(getattr(message, "calls", ()) for message in transcript.messages)
+
+
+def withheld(withhold: Withhold, *, enforced: bool) -> Literal["omit", "none"]:
+    """How tools are made impossible: "auto" is tool_choice none where the server is known to enforce it.
+
+    That keeps the tools in the server's prompt cache. Where it is not known, only what is not there
+    cannot be called.
+    """
+    if withhold == "auto":
+        return "none" if enforced else "omit"
+    return withhold
+
+
+def headers(extra: Mapping[str, str]) -> dict[str, str]:
+    """What goes with every request but the key."""
+    from tool_loop import __version__
+
+    common = {
+        "accept": "application/json, text/event-stream",
+        # Compressed streams are held back by proxies until a block is full.
+        "accept-encoding": "identity",
+        "user-agent": f"tool-loop/{__version__}",
+    }
+    return common | {name.lower(): value for name, value in extra.items()}
+
+
+def checked_body(extra: Mapping[str, Any] | None, reserved: Sequence[str]) -> dict[str, Any]:
+    """The caller's own members of the body. Raises `UsageError` for what is ours to say, or no JSON."""
+    extra = dict(extra or {})
+    for name in reserved:
+        if name in extra:
+            raise UsageError(f"extra_body may not set {name!r}: it follows from the conversation and the settings")
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"extra_body is not JSON: {error}") from error
+    return extra

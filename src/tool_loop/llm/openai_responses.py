@@ -1,0 +1,149 @@
+"""The Responses API: the one through which OpenAI's current models take function tools.
+
+Stateless. The server is told to store nothing, and what it reasoned comes back encrypted and is sent
+again with the conversation, so a run resumes anywhere and the journal is all there is. The body is
+made in responses_request.py, the reply read in responses_reply.py, both pure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from tool_loop.errors import ConfigurationError
+
+from .dialect import Change, Dialect, Refusal, Withhold, checked_body, headers, withheld
+from .endpoint import Endpoint, checked_key, checked_url, host_of, origin_of
+from .failures import Failures
+from .responses_reply import ResponsesReply
+from .responses_request import ResponsesEncoder
+from .transport import Timeouts, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import httpx2
+
+    from tool_loop.ports import Request
+
+OPENAI: Final = "https://api.openai.com/v1"
+
+# Told apart from a setting it does not take: these name an item of the history.
+_ITEM: Final = re.compile(
+    r"encrypted[ _]content|items are not persisted|\brs_\w+|of type .?reasoning|reasoning.{0,40}(?:item|signature)",
+    re.IGNORECASE,
+)
+
+
+class OpenAIResponses(Dialect):
+    """A model behind `/responses`.
+
+    `model`, `base_url` and `api_key` default to OPENAI_MODEL, OPENAI_BASE_URL and OPENAI_API_KEY; a
+    key is needed for api.openai.com only. Raises `ConfigurationError` when something is missing.
+
+    `reasoning` goes out as it is: {"effort": "high", "summary": "auto"}. `withhold` is how tools are
+    made impossible for a last word: "omit" leaves them out, "none" sends them with tool_choice none;
+    "auto" is "none" for api.openai.com, which enforces it and keeps its prompt cache, else "omit".
+    `extra_body` and `extra_headers` are added to every request as they are.
+
+    `http` replaces the network (`httpx2.MockTransport` in tests), `now` the time of day.
+    """
+
+    path = "/responses"
+
+    def __init__(
+        self,
+        model: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        stream: bool = True,
+        max_output_tokens: int | None = None,
+        temperature: float | None = None,
+        reasoning: Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool | None = None,
+        withhold: Withhold = "auto",
+        extra_body: Mapping[str, Any] | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
+        http: httpx2.AsyncBaseTransport | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.model, url, key = _configured(model, base_url, api_key)
+        host = host_of(url)
+        endpoint = Endpoint(
+            url,
+            _headers(host, key, extra_headers or {}),
+            failures=Failures(host, self.model, secret=checked_key(key, "OPENAI_API_KEY")),
+            transport=Transport(http, timeouts=timeouts),
+            now=now,
+        )
+        settings: dict[str, Any] = {
+            "model": self.model,
+            "stream": stream,
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+        }
+        optional = {
+            "max_output_tokens": max_output_tokens,
+            "temperature": temperature,
+            "reasoning": None if reasoning is None else dict(reasoning),
+            "parallel_tool_calls": parallel_tool_calls,
+        }
+        settings |= {name: value for name, value in optional.items() if value is not None}
+        settings |= checked_body(extra_body, ("input", "tools", "tool_choice", "stream", "instructions", "store"))
+        super().__init__(endpoint, settings, withheld(withhold, enforced=host == "api.openai.com"))
+        self.origin = f"responses:{origin_of(url)}"
+        self._encoder = ResponsesEncoder(self.origin)
+
+    def body(self, request: Request) -> bytes:
+        settings = self._settings
+        if not request.tools or not request.may_call:
+            settings = {name: value for name, value in settings.items() if name != "parallel_tool_calls"}
+        return self._encoder.body(
+            request.transcript,
+            request.tools,
+            settings,
+            tool_choice="" if request.may_call else "none",
+            with_tools=request.may_call or self._withhold == "none",
+        )
+
+    def assembler(self, request: Request) -> ResponsesReply:
+        names = self._encoder.toolset(request.tools).names
+        return ResponsesReply(self.endpoint.failures, names, origin=self.origin)
+
+    def changes(self) -> Sequence[Change]:
+        return self.adapt_withholding, self._adapt_settings, self._adapt_items
+
+    def _adapt_settings(self, refusal: Refusal) -> str:
+        # A model that does not reason refuses to be asked for its reasoning; one that does, to be
+        # given a temperature.
+        names = ("include", "temperature", "reasoning", "parallel_tool_calls", "max_output_tokens", "store")
+        return self.adapt_settings(refusal, names)
+
+    def _adapt_items(self, refusal: Refusal) -> str:
+        if not _ITEM.search(refusal.said) or not self._encoder.forget_opaque(refusal.request.transcript):
+            return ""
+        return "it cannot read its earlier reasoning any more, so the conversation is sent without it"
+
+
+def _configured(model: str | None, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
+    model = model or os.environ.get("OPENAI_MODEL", "")
+    url = checked_url(base_url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI, "OPENAI_BASE_URL")
+    key = os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key
+    if not model:
+        raise ConfigurationError("no model: set OPENAI_MODEL, or pass model=, for example gpt-5.4")
+    if not key and host_of(url) == "api.openai.com":
+        raise ConfigurationError("no key for api.openai.com: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server")
+    return model, url, key
+
+
+def _headers(host: str, key: str, extra: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if key := key.strip():
+        found["authorization"] = f"Bearer {key}"
+        if host.endswith(".azure.com"):
+            found["api-key"] = key  # the older of Azure's two APIs takes no other
+    return found | headers(extra)

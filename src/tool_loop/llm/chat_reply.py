@@ -59,6 +59,7 @@ _FAILED: Final = frozenset(
 # wanted with calls (DeepSeek and Kimi refuse the turn without it) and is dead weight otherwise.
 _WANTED: Final = ("reasoning_details", "extra_content", "thinking_blocks", "reasoning_opaque", "thought_signature")
 _WANTED_WITH_CALLS: Final = ("reasoning_content", "reasoning")
+ATTACHED: Final = (*_WANTED, *_WANTED_WITH_CALLS)
 
 # Names of events that carry no chunk; some have data that is not JSON.
 _SIGNS_OF_LIFE: Final = frozenset({"ping", "heartbeat", "keepalive", "keep-alive", "keep_alive"})
@@ -218,7 +219,7 @@ class ChatReply:
         refusal = message.get("refusal")
         if refusal and isinstance(refusal, str):
             self._refuse(refusal, emit)
-        for key in (*_WANTED, *_WANTED_WITH_CALLS):
+        for key in ATTACHED:
             value = message.get(key)
             if value:
                 self._extras[key] = _joined(self._extras.get(key), value)
@@ -294,7 +295,7 @@ class ChatReply:
         )
 
     def _opaque(self, *, with_calls: bool) -> str:
-        keys = (*_WANTED, *_WANTED_WITH_CALLS) if with_calls else _WANTED
+        keys = ATTACHED if with_calls else _WANTED
         extras = {key: self._extras[key] for key in keys if key in self._extras}
         return clean(json.dumps(extras, ensure_ascii=False)) if extras else ""
 

@@ -1,38 +1,34 @@
 """Chat completions: OpenAI's first API, which nearly every other provider and local server speaks.
 
-Here are the settings, and the few things that are worth one more request: a server that names a
-parameter it does not take gets the same request without it, once, and that is remembered. The body
-is made in chat_request.py, the reply read in chat_reply.py, both pure.
+Here are the settings, and what this dialect can change when a server names something it does not
+take. The body is made in chat_request.py, the reply read in chat_reply.py, both pure.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tool_loop.errors import ConfigurationError, ProviderError, UsageError
-from tool_loop.events import Notice
+from tool_loop.errors import ConfigurationError
 
-from .chat_reply import ChatReply
+from .chat_reply import ATTACHED, ChatReply
 from .chat_request import ChatEncoder
+from .dialect import Change, Dialect, Refusal, Withhold, checked_body, headers, withheld
 from .endpoint import Endpoint, checked_key, checked_url, host_of, origin_of
 from .failures import Failures
 from .transport import Timeouts, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import httpx2
 
-    from tool_loop.events import ModelReplied
-    from tool_loop.messages import Transcript
-    from tool_loop.ports import Emit, Request
+    from tool_loop.errors import ProviderError
+    from tool_loop.ports import Request
 
 OPENAI: Final = "https://api.openai.com/v1"
-PATH: Final = "/chat/completions"
 
 # Servers known to count the tokens of a stream when asked to. Others may refuse a key they do not
 # know, so they are not asked; what they do not count is estimated.
@@ -41,11 +37,11 @@ _COUNTS_STREAMS: Final = re.compile(
     r"|.+\.openai\.azure\.com|localhost|127\.0\.0\.1|\[::1\])(?::\d+)?"
 )
 
-Withhold = Literal["auto", "omit", "none"]
-ToolIds = Literal["auto", "verbatim", "mistral"]
+# The two names of one limit; each is refused somewhere.
+_TOKEN_PARAMS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 
 
-class OpenAIChat:
+class OpenAIChat(Dialect):
     """A model behind `/chat/completions`.
 
     `model`, `base_url` and `api_key` default to OPENAI_MODEL, OPENAI_BASE_URL and OPENAI_API_KEY; a
@@ -61,6 +57,8 @@ class OpenAIChat:
     `http` replaces the network (`httpx2.MockTransport` in tests), `now` the time of day.
     """
 
+    path = "/chat/completions"
+
     def __init__(
         self,
         model: str | None = None,
@@ -73,7 +71,7 @@ class OpenAIChat:
         temperature: float | None = None,
         parallel_tool_calls: bool | None = None,
         stream_options: bool | None = None,
-        tool_ids: ToolIds = "auto",
+        tool_ids: Literal["auto", "verbatim", "mistral"] = "auto",
         withhold: Withhold = "auto",
         extra_body: Mapping[str, Any] | None = None,
         extra_headers: Mapping[str, str] | None = None,
@@ -83,138 +81,80 @@ class OpenAIChat:
     ) -> None:
         self.model, url, key = _configured(model, base_url, api_key)
         host = host_of(url)
-        self._endpoint = Endpoint(
+        endpoint = Endpoint(
             url,
-            _headers(host, key, extra_headers or {}),
+            _key_headers(host, key) | headers(extra_headers or {}),
             failures=Failures(host, self.model, secret=checked_key(key, "OPENAI_API_KEY")),
             transport=Transport(http, timeouts=timeouts),
             now=now,
         )
-        self.origin = f"chat:{origin_of(url)}"
-        nine = tool_ids == "mistral" or (tool_ids == "auto" and host == "api.mistral.ai")
-        self._encoder = ChatEncoder(self.origin, nine=nine)
-        self._withhold: Literal["omit", "none"]
-        self._withhold = "none" if withhold == "none" or (withhold == "auto" and host == "api.openai.com") else "omit"
-        if stream_options is None:
-            stream_options = _COUNTS_STREAMS.fullmatch(host) is not None
-        self._settings: dict[str, Any] = {"model": self.model, "stream": stream}
-        if stream and stream_options:
-            self._settings["stream_options"] = {"include_usage": True}
+        settings: dict[str, Any] = {"model": self.model, "stream": stream}
+        if stream and (stream_options or (stream_options is None and _COUNTS_STREAMS.fullmatch(host))):
+            settings["stream_options"] = {"include_usage": True}
         optional = {
             token_param: max_output_tokens,
             "temperature": temperature,
             "parallel_tool_calls": parallel_tool_calls,
         }
-        self._settings |= {name: value for name, value in optional.items() if value is not None}
-        self._settings |= _checked_body(extra_body or {})
-        self._token_param = token_param
-        self._adapted: set[str] = set()
-
-    async def reply(self, request: Request, emit: Emit) -> ModelReplied:
-        while True:
-            try:
-                return await self._ask(request, emit)
-            except ProviderError as error:
-                notice = self._adapt(error, request)
-                if not notice:
-                    raise _explained(error) from error.__cause__
-                emit(Notice(notice))
+        settings |= {name: value for name, value in optional.items() if value is not None}
+        settings |= checked_body(extra_body, ("messages", "tools", "tool_choice", "stream"))
+        super().__init__(endpoint, settings, withheld(withhold, enforced=host == "api.openai.com"))
+        self.origin = f"chat:{origin_of(url)}"
+        self._encoder = ChatEncoder(
+            self.origin, nine=tool_ids == "mistral" or (tool_ids == "auto" and host == "api.mistral.ai")
+        )
+        self._swapped = False
 
     def body(self, request: Request) -> bytes:
-        """The body of the request as it would be sent."""
-        settings, with_tools, choice = self._settings, True, ""
-        if not request.tools:
-            settings = {name: value for name, value in settings.items() if name != "parallel_tool_calls"}
-        elif not request.may_call:
-            with_tools, choice = self._withhold == "none", "none"
+        settings = self._settings
+        if not request.tools or not request.may_call:
             settings = {name: value for name, value in settings.items() if name != "parallel_tool_calls"}
         return self._encoder.body(
-            request.transcript, request.tools, settings, tool_choice=choice, with_tools=with_tools
+            request.transcript,
+            request.tools,
+            settings,
+            tool_choice="" if request.may_call else "none",
+            with_tools=request.may_call or self._withhold == "none",
         )
 
-    async def _ask(self, request: Request, emit: Emit) -> ModelReplied:
-        body = self.body(request)
-        reply = ChatReply(self._endpoint.failures, self.origin, self._encoder.names(request.tools))
-        # A server that keeps answers by key would answer a changed body with the old refusal.
-        key = f"{request.key}-{len(self._adapted)}" if request.key and self._adapted else request.key
-        return await self._endpoint.ask(PATH, body, reply, emit, key=key, deadline=request.deadline)
+    def assembler(self, request: Request) -> ChatReply:
+        return ChatReply(self.endpoint.failures, self.origin, self._encoder.toolset(request.tools).names)
 
-    def _adapt(self, error: ProviderError, request: Request) -> str:
-        """Change what the server refused, each thing once; what was done, or "" when nothing helps."""
-        if error.kind != "bad_request" and not (error.status or 0) >= 500:
-            return ""
-        said = f"{error.param} {error.raw}"
-        for name, change in (
-            ("tools", self._adapt_withholding),
-            ("ids", self._adapt_ids),
-            ("tokens", self._adapt_token_param),
-            ("settings", self._adapt_settings),
-        ):
-            notice = change(error, said, request) if name == "settings" or name not in self._adapted else ""
-            if notice:
-                self._adapted.add(name)
-                return f"{self._endpoint.failures.host}: {notice}"
-        return ""
+    def changes(self) -> Sequence[Change]:
+        return self.adapt_withholding, self._adapt_ids, self._adapt_tokens, self._adapt_settings, self._adapt_echo
 
-    def _adapt_withholding(self, error: ProviderError, said: str, request: Request) -> str:
-        if request.may_call or not request.tools or "tool" not in said.lower():
-            return ""
-        if self._withhold == "none" and "choice" in said.lower():
-            self._withhold = "omit"
-            return "it does not take tool_choice none, so the tools are left out of the last request"
-        if self._withhold == "omit" and _has_calls(request.transcript):
-            self._withhold = "none"
-            return "it wants the tools beside a history with calls, so they are sent with tool_choice none"
-        return ""
+    def explained(self, error: ProviderError) -> ProviderError:
+        if "v1/responses" in error.raw and error.kind in ("bad_request", "not_found"):
+            error.message += (
+                " Use the Responses API for this model: --api responses, or OpenAIResponses in place of OpenAIChat."
+            )
+            error.args = (error.message,)
+        return error
 
-    def _adapt_ids(self, error: ProviderError, said: str, request: Request) -> str:
-        if self._encoder.nine or not re.search(r"length of 9|9 (?:alphanumeric )?characters", said):
+    def _adapt_ids(self, refusal: Refusal) -> str:
+        if self._encoder.nine or not re.search(r"length of 9|9 (?:alphanumeric )?characters", refusal.said):
             return ""
-        self._encoder.use_nine()
+        self._encoder.change(nine=True)
         return "it wants ids of nine letters or digits, so call ids are changed to such"
 
-    def _adapt_token_param(self, error: ProviderError, said: str, request: Request) -> str:
-        old = self._token_param
-        new = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}.get(old, "")
-        if not new or old not in self._settings or not _refuses(error, said, old):
+    def _adapt_tokens(self, refusal: Refusal) -> str:
+        old = next((name for name in _TOKEN_PARAMS if name in self._settings), "")
+        if self._swapped or not old or not refusal.of(old):
             return ""
+        self._swapped = True
         # In its place, so that the order of the members stays as it was.
+        new = _TOKEN_PARAMS[old]
         self._settings = {new if name == old else name: value for name, value in self._settings.items()}
-        self._token_param = new
         return f"it does not take {old}, so {new} is sent"
 
-    def _adapt_settings(self, error: ProviderError, said: str, request: Request) -> str:
-        for name in ("stream_options", "temperature", "parallel_tool_calls"):
-            if name in self._settings and _refuses(error, said, name):
-                self._settings = {other: value for other, value in self._settings.items() if other != name}
-                return f"it does not take {name}, which is left out from now on"
-        return ""
+    def _adapt_settings(self, refusal: Refusal) -> str:
+        return self.adapt_settings(refusal, ("stream_options", "temperature", "parallel_tool_calls"))
 
-
-def _refuses(error: ProviderError, said: str, name: str) -> bool:
-    """Whether the server refuses the parameter itself, not a value out of its range."""
-    if not re.search(rf"\b{name}\b", said):
-        return False
-    return bool(
-        re.search(
-            r"unsupported|not support|not permitted|not allowed|unrecognized|unknown|unexpected|extra|does not",
-            said,
-            re.IGNORECASE,
-        )
-    ) or (error.param.split(".")[0] == name and error.status == 422)
-
-
-def _has_calls(transcript: Transcript) -> bool:
-    return any(getattr(message, "calls", ()) for message in transcript.messages)
-
-
-def _explained(error: ProviderError) -> ProviderError:
-    if "v1/responses" in error.raw and error.kind in ("bad_request", "not_found"):
-        error.message += (
-            " Use the Responses API for this model: --api responses, or OpenAIResponses in place of OpenAIChat."
-        )
-        error.args = (error.message,)
-    return error
+    def _adapt_echo(self, refusal: Refusal) -> str:
+        if not self._encoder.echo or not any(refusal.of(name) for name in ATTACHED):
+            return ""
+        self._encoder.change(echo=False)
+        return "it does not take back what it attached to its turns, so they are sent without"
 
 
 def _configured(model: str | None, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
@@ -222,35 +162,19 @@ def _configured(model: str | None, base_url: str | None, api_key: str | None) ->
     url = checked_url(base_url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI, "OPENAI_BASE_URL")
     key = os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key
     if not model:
-        raise ConfigurationError("no model: set OPENAI_MODEL, or pass model=, for example gpt-5-mini")
-    if not key and host_of(url) == "api.openai.com":
-        text = "no key for api.openai.com: set OPENAI_API_KEY, or OPENAI_BASE_URL for a local server (http://127.0.0.1:8080/v1)"
-        raise ConfigurationError(text)
+        raise ConfigurationError("no model: set OPENAI_MODEL, or pass model=, for example gpt-5.4")
+    if not key.strip() and host_of(url) == "api.openai.com":
+        raise ConfigurationError(
+            "no key for api.openai.com: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server "
+            "(http://127.0.0.1:8080/v1)"
+        )
     return model, url, key
 
 
-def _headers(host: str, key: str, extra: Mapping[str, str]) -> dict[str, str]:
-    from tool_loop import __version__
-
-    headers = {
-        "accept": "application/json, text/event-stream",
-        # Compressed streams are held back by proxies until a block is full.
-        "accept-encoding": "identity",
-        "user-agent": f"tool-loop/{__version__}",
-    }
-    if key := key.strip():
-        headers["authorization"] = f"Bearer {key}"
-        if host.endswith(".azure.com"):
-            headers["api-key"] = key  # the older of Azure's two APIs takes no other
-    return headers | {name.lower(): value for name, value in extra.items()}
-
-
-def _checked_body(extra: Mapping[str, Any]) -> dict[str, Any]:
-    for name in ("messages", "tools", "tool_choice", "stream"):
-        if name in extra:
-            raise UsageError(f"extra_body may not set {name!r}: it follows from the conversation and the settings")
-    try:
-        json.dumps(dict(extra), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"extra_body is not JSON: {error}") from error
-    return dict(extra)
+def _key_headers(host: str, key: str) -> dict[str, str]:
+    if not (key := key.strip()):
+        return {}
+    found = {"authorization": f"Bearer {key}"}
+    if host.endswith(".azure.com"):
+        found["api-key"] = key  # the older of Azure's two APIs takes no other
+    return found

@@ -45,7 +45,7 @@ def workspace_tools(root: str | os.PathLike[str], *, engine: Any = None) -> list
             "list_dir",
             f"List a directory of the workspace, at most {LIST_ENTRIES} entries. "
             "A directory ends in /. Directories of version control and caches are left out.",
-            {"path": _text(_PATH, default=".")},
+            {"path": _string(_PATH, default=".")},
             list_,
         ),
         _tool(
@@ -53,7 +53,7 @@ def workspace_tools(root: str | os.PathLike[str], *, engine: Any = None) -> list
             f"Read lines of a text file in the workspace, {READ_LINES} unless end_line is given. "
             "The first line of the result says which lines they are, how many there are, and how to read on.",
             {
-                "path": _text(_PATH),
+                "path": _string(_PATH),
                 "start_line": {"type": "integer", "minimum": 1, "default": 1, "description": "Counted from 1."},
                 "end_line": {"type": ["integer", "null"], "default": None, "description": "Included."},
             },
@@ -64,8 +64,8 @@ def workspace_tools(root: str | os.PathLike[str], *, engine: Any = None) -> list
             "Search the files of the workspace, line by line, with a regular expression. Results are file:line: text. "
             "Hidden and git-ignored files are searched only when path names one.",
             {
-                "pattern": _text(r"A regular expression; escape ( [ . and the like to find them: foo\(."),
-                "path": _text(f"A file or directory to search in. {_PATH}", default="."),
+                "pattern": _string(r"A regular expression; escape ( [ . and the like to find them: foo\(."),
+                "path": _string(f"A file or directory to search in. {_PATH}", default="."),
                 "glob": {
                     "type": ["string", "null"],
                     "default": None,
@@ -85,7 +85,7 @@ def workspace_tools(root: str | os.PathLike[str], *, engine: Any = None) -> list
     ]
 
 
-def _text(description: str, **more: Any) -> dict[str, Any]:
+def _string(description: str, **more: Any) -> dict[str, Any]:
     return {"type": "string", **more, "description": description}
 
 

@@ -71,7 +71,10 @@ class Agent:
     ) -> None:
         model: LLM = Priced(llm, prices) if prices is not None else llm
         self.llm: LLM = Retrying(model, retry) if retry is not None else model
-        self.tools: Tools = ToolRegistry(tools, approve=approve) if isinstance(tools, Iterable) else tools
+        # A registry can be iterated too, and one that is rebuilt from its tools would lose its policy.
+        if isinstance(tools, Iterable) and not isinstance(tools, ToolRegistry):
+            tools = ToolRegistry(tools, approve=approve)
+        self.tools: Tools = tools
         self.system = system
         self.limits = _completed(limits or Limits(), self.tools, llm, prices)
         self.journal: Journal = journal or MemoryJournal(keep=REMEMBERED_RUNS)

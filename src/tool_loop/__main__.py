@@ -1,0 +1,10 @@
+"""`python -m tool_loop` is the command `tool-loop`."""
+
+from __future__ import annotations
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What went wrong, in one or two lines on stderr, and the exit code for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from tool_loop.errors import (
+    ConfigurationError,
+    FatalError,
+    JournalError,
+    ProviderError,
+    RunBusy,
+    UnknownRun,
+    UsageError,
+)
+from tool_loop.terminal import Terminal, one_line
+
+# The person has to change something; no later attempt would end differently.
+_SETUP = frozenset({"auth", "not_found", "quota"})
+
+_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+
+
+def exit_code(error: BaseException) -> int:
+    match error:
+        case UsageError() | UnknownRun() | RunBusy():
+            return 2
+        case ConfigurationError() | ImportError():
+            return 3
+        case ProviderError(kind=kind):
+            return 3 if kind in _SETUP else 4
+        case _:
+            return 1
+
+
+def explain(error: Exception, resume: str = "") -> int:
+    """Say on stderr what failed, what is safe and what to do; the exit code. `resume` is the command for it."""
+    err = Terminal(sys.stderr, quiet_when_gone=True)
+    if os.environ.get("TOOL_LOOP_DEBUG"):
+        err.write("".join(map(_scrubbed, traceback.format_exception(error))))
+    for line in _scrubbed(_words(error)).splitlines():
+        err.line(f"tool-loop: {one_line(line)}")
+    if resume and isinstance(error, FatalError) and not isinstance(error, UnknownRun):
+        err.line(f"Nothing was lost; resume with: {resume}")
+    return exit_code(error)
+
+
+def _words(error: Exception) -> str:
+    match error:
+        case FatalError() | UsageError():
+            return str(error)
+        case ImportError(name=str(name)) if name.partition(".")[0] in ("httpx2", "pydantic", "jsonschema_rs"):
+            return f"the package {name} is not installed here; install tool-loop with pip, or use the venv it is in"
+        case JournalError() | OSError():
+            return str(error)
+        case _:
+            return f"internal error: {type(error).__name__}: {error}\nTOOL_LOOP_DEBUG=1 shows where it happened."
+
+
+def _scrubbed(text: str) -> str:
+    # The errors of this package never hold a key. This is for the exceptions of others.
+    from tool_loop.llm.secret import Secret
+
+    for name in _KEYS:
+        text = Secret(os.environ.get(name, "")).scrub(text)
+    return text

@@ -1,0 +1,170 @@
+"""Asks the person at the terminal about a call: the whole of it, with nothing hidden in it.
+
+A call that cannot be shown whole cannot be approved. Reads from the terminal itself, so that a
+question piped into stdin does not answer for the person. Knows nothing about policies or journals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tool_loop.events import ApprovalDecided, ToolCall
+from tool_loop.ports import Pending
+from tool_loop.terminal import Terminal, exact, one_line
+
+# Longer ones scroll out of sight, and nobody has read what they would be allowing.
+MOST_CHARS = 50_000
+
+_CHOICES = "[y] allow once  [r] allow this tool for the run  [n] deny  [e] edit the arguments"
+
+
+class TerminalReviewer:
+    """A reviewer (`Agent(reviewer=...)`) that asks on `err` and reads lines from the descriptor `keyboard`."""
+
+    def __init__(self, err: Terminal, keyboard: int, by: str = "") -> None:
+        self._err = err
+        self._keyboard = keyboard
+        self._by = by
+        self._unread = b""
+
+    async def __call__(self, pending: Pending) -> ApprovalDecided:
+        call, edited = pending.call, None
+        while True:
+            self._err.line()
+            for line in shown_call(call, pending.description):
+                self._err.line(line)
+            if pending.why == "in_doubt":
+                self._err.line(
+                    "It was started before the process stopped: it may have happened already. "
+                    "Allowing it runs it (again); denying it tells the model that nobody knows."
+                )
+            whole = len(call.arguments) <= MOST_CHARS
+            if not whole:
+                self._err.line(f"With {len(call.arguments):,} characters it is too long to be shown, so only denied.")
+            match await self._ask(_CHOICES if whole else "[n] deny"):
+                case "y" | "yes" if whole:
+                    return ApprovalDecided(call.id, allowed=True, by=self._by, arguments=edited)
+                case "r" | "run" if whole and edited is None and pending.why == "policy":
+                    return ApprovalDecided(call.id, allowed=True, by=self._by, standing=True)
+                case "n" | "no":
+                    note = await self._ask("why? (told to the model; may be empty)")
+                    return ApprovalDecided(call.id, allowed=False, by=self._by, note=note)
+                case "e" | "edit" if whole:
+                    edited = await self._edit(call.arguments)
+                    call = ToolCall(call.id, call.name, edited)
+                case _:
+                    self._err.line("Please answer with one of the letters." if edited is None else "y, n or e")
+
+    async def _ask(self, prompt: str) -> str:
+        self._err.write(f"{self._err.style(prompt, 'bold')} > ")
+        return (await self._line()).strip().lower() if prompt.startswith("[") else (await self._line()).strip()
+
+    async def _line(self) -> str:
+        """The next line from the keyboard. Raises EOFError when it is gone: nobody is there to decide."""
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._unread:
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(self._keyboard, _wake, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_reader(self._keyboard)
+            part = os.read(self._keyboard, 1 << 16)
+            if not part:
+                raise EOFError("the terminal was closed")
+            self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode("utf-8", "replace")
+
+    async def _edit(self, arguments: str) -> str:
+        """Other arguments, as a JSON object; asked for until they are one."""
+        text = _pretty(arguments)
+        while True:
+            editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+            if editor:
+                text = await self._in_editor(shlex.split(editor), text)
+            else:
+                self._err.line("the new arguments, as JSON on one line (set EDITOR to use an editor):")
+                text = await self._line()
+            problem = _problem(text)
+            if not problem:
+                return text.strip()
+            self._err.line(f"That is not a JSON object: {one_line(problem)}")
+            if editor:
+                await self._ask("Enter to edit it again")
+
+    async def _in_editor(self, editor: list[str], text: str) -> str:
+        with tempfile.TemporaryDirectory(prefix="tool-loop-") as directory:
+            path = Path(directory, "arguments.json")
+            path.write_text(text + "\n", encoding="utf-8")  # noqa: ASYNC240  a small file of our own
+            process = await asyncio.create_subprocess_exec(*editor, str(path), stdin=self._keyboard)
+            await process.wait()
+            return path.read_text(encoding="utf-8", errors="replace")  # noqa: ASYNC240
+
+
+def _wake(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def shown_call(call: ToolCall, description: str = "") -> Iterator[str]:
+    """The whole call, line by line, every character that does not show as itself escaped."""
+    yield f"{exact(call.name)} wants to run" + (f": {one_line(description, 200)}" if description else "")
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        yield f"  {exact(call.arguments)}"
+        return
+    for name, value in arguments.items():
+        if isinstance(value, str) and "\n" in value:
+            yield f"  {exact(name)}:"
+            # Text of several lines is read better as such; each line stands behind a bar of its own,
+            # so that none can pass for a field.
+            yield from (f"    | {exact(line)}" for line in value.split("\n"))
+        else:
+            yield f"  {exact(name)}: {exact(json.dumps(value, ensure_ascii=False))}"
+
+
+def _pretty(arguments: str) -> str:
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.dumps(json.loads(arguments), indent=2, ensure_ascii=False)
+    return arguments
+
+
+def _problem(text: str) -> str:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return "" if isinstance(value, dict) else f"it is a {type(value).__name__}"
+
+
+@contextlib.contextmanager
+def keyboard() -> Iterator[int | None]:
+    """A descriptor on which a person can answer, None when there is nobody: no terminal to show and to read."""
+    err, stdin = sys.stderr, sys.stdin
+    if err is None or not err.isatty() or os.environ.get("TERM") == "":
+        yield None
+        return
+    if stdin is not None and not stdin.closed and stdin.isatty():
+        yield stdin.fileno()
+        return
+    try:
+        descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

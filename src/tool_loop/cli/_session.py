@@ -1,0 +1,144 @@
+"""Drives one run for the command line: who watches, who is asked, how it is interrupted, how it ends.
+
+`ask` and `resume` differ only in what they tell the agent to do. Knows nothing about parsing options.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from tool_loop.events import Event, Notice
+from tool_loop.front import Agent, Subscriber
+from tool_loop.journal import MemoryJournal
+from tool_loop.live import Live
+from tool_loop.messages import DEFAULT_SYSTEM
+from tool_loop.result import Result
+from tool_loop.tally import Tally
+from tool_loop.terminal import Terminal, one_line, safe
+
+from . import PIPE_CLOSED
+from ._cost import pricing
+from ._failure import explain
+from ._interrupt import Interrupts
+from ._output import AnswerFile, JsonLines
+from ._review import TerminalReviewer, keyboard, shown_call
+from ._setup import limits_of, llm_of, meta_of, tools_of
+from ._store import person, resume_command
+
+if TYPE_CHECKING:
+    from tool_loop.sqlite_journal import SqliteJournal
+
+Begin: TypeAlias = Callable[[Agent, Subscriber], Awaitable[Result]]
+
+STOPPED = 5
+WAITING = 6
+
+
+@dataclass(slots=True)
+class Session:
+    """One run and the terminal it is followed on. `notices` are said before anything else."""
+
+    args: Namespace
+    run_id: str
+    journal: SqliteJournal | MemoryJournal
+    earlier: tuple[Event, ...] = ()
+    notices: list[str] = field(default_factory=list)
+
+    def run(self, begin: Begin, system: str | None = None) -> int:
+        """Drive it to its end and return the exit code. Raises what is wrong before it starts."""
+        args = self.args
+        with ExitStack() as stack:
+            file = AnswerFile(args.output) if args.output else None
+            if file:
+                stack.callback(file.close)
+            keys = stack.enter_context(keyboard())
+            err = Terminal(sys.stderr, quiet_when_gone=True)
+            llm = llm_of(args)
+            priced, prices = pricing(args, llm)
+            agent = Agent(
+                priced,
+                tools_of(args),
+                system=DEFAULT_SYSTEM if system is None else system,
+                limits=limits_of(args),
+                journal=self.journal,
+                reviewer=TerminalReviewer(err, keys, person()) if keys is not None else None,
+                prices=prices,
+                meta=meta_of(args, llm),
+            )
+            return asyncio.run(self._conduct(agent, begin, err, file))
+
+    async def _conduct(self, agent: Agent, begin: Begin, err: Terminal, file: AnswerFile | None) -> int:
+        args, out = self.args, Terminal(sys.stdout)
+        task = asyncio.current_task()
+        assert task is not None
+        lines = JsonLines(out, self.run_id, task.cancel) if args.json else None
+        live = Live(
+            err, out, limits=agent.limits, quiet=args.quiet or args.json, verbose=args.verbose, earlier=self.earlier
+        )
+        began = time.monotonic()
+        for notice in self.notices:
+            live(Notice(notice))
+        with Interrupts(task, lambda: live(Notice("stopping; Ctrl-C again quits at once"))) as interrupts:
+            try:
+                result = await begin(agent, lines or live)
+            except asyncio.CancelledError:
+                live.close()
+                if lines and lines.closed:
+                    return PIPE_CLOSED
+                self._say_resume(err)
+                return interrupts.exit_code
+            except Exception as error:
+                live.close()
+                return explain(error, self._resume() if self._saved else "")
+        live.close()
+        if result.waiting:
+            return self._waiting(result, err)
+        if file:
+            file.write(result.answer)
+        if not args.json and not live.show_answer(result.answer):
+            out.line(safe(result.answer.rstrip("\n")))
+        if not (args.quiet or args.json):
+            self._summary(result, time.monotonic() - began, err)
+        return 0 if result.reason == "answered" else STOPPED
+
+    @property
+    def _saved(self) -> bool:
+        return not isinstance(self.journal, MemoryJournal)
+
+    def _resume(self) -> str:
+        return resume_command(self.run_id, self.args.journal)
+
+    def _say_resume(self, err: Terminal) -> None:
+        err.line(f"Interrupted. Resume with: {self._resume()}" if self._saved else "Interrupted. It was not saved.")
+
+    def _waiting(self, result: Result, err: Terminal) -> int:
+        """Nobody is here to decide: say what waits, and how to decide about it later."""
+        for pending in result.waiting:
+            err.line(f"Call {pending.call.id} waits for an approval.")
+            for line in shown_call(pending.call, pending.description):
+                err.line(line)
+        if self._saved:
+            err.line(f"Allow or refuse with: {self._resume().replace(' resume ', ' approve ', 1)} CALL")
+            err.line(f"(or deny in place of approve), then go on with: {self._resume()}")
+        else:
+            err.line("The run is not saved, so nobody can decide later: leave out --no-save, or use --approve never.")
+        return WAITING
+
+    def _summary(self, result: Result, seconds: float, err: Terminal) -> None:
+        for warning in result.warnings:
+            err.line(err.style(f"note: {one_line(warning)}", "yellow"))
+        line = Tally.of(result.events).line(seconds)
+        if result.reason != "answered":
+            line = f"stopped: {one_line(result.reason)}; {line}"
+        if self._saved:
+            line += f"; run {self.run_id}"
+        if err.tty:
+            err.line()
+        err.line(err.style(line, "dim"))

@@ -1,0 +1,150 @@
+"""From options, what a run recorded, and the environment, in this order, to the parts of an `Agent`.
+
+What a run needs to go on is recorded with it (`meta`): the root, the model, the endpoint, the tools
+and the limits. Never the key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from tool_loop import __version__
+from tool_loop.errors import ConfigurationError, UsageError
+from tool_loop.events import Event, RunStarted
+from tool_loop.limits import Limits
+
+if TYPE_CHECKING:
+    from tool_loop.ports import LLM
+    from tool_loop.registry import Approve, ToolRegistry
+
+T = TypeVar("T", int, float)
+
+NOTHING_SET: Final = """\
+no model is configured. Set one of:
+  OpenAI:         export OPENAI_API_KEY=sk-... OPENAI_MODEL=gpt-5.1-mini
+  a local server: export OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_MODEL=the-name-it-has
+Or try: tool-loop demo, which needs nothing."""
+
+_ENVIRONMENT: Final = tuple(
+    f"{provider}_{what}" for provider in ("OPENAI", "ANTHROPIC") for what in ("API_KEY", "MODEL", "BASE_URL")
+)
+_RECORDED: Final = (
+    "root", "model", "base_url", "api", "tools", "approve", "max_steps", "max_tokens", "max_usd", "timeout", "window",
+)  # fmt: skip
+_SECRET: Final = re.compile(r"key|token|secret|sig|password|auth|code", re.IGNORECASE)
+
+
+def with_recorded(args: Namespace, meta: str) -> Namespace:
+    """The options, each that was not given taken from what the run recorded."""
+    try:
+        recorded = json.loads(meta)
+    except ValueError:
+        recorded = {}
+    filled = Namespace(**vars(args))
+    for name in _RECORDED:
+        if getattr(filled, name, None) is None and isinstance(recorded, dict):
+            setattr(filled, name, recorded.get(name))
+    return filled
+
+
+def limits_of(args: Namespace) -> Limits:
+    """The limits that were asked for; 0 is none. Raises `UsageError`."""
+    default = Limits()
+    return Limits(
+        steps=_said(args.max_steps, default.steps),
+        tokens=_said(args.max_tokens, default.tokens),
+        usd=_said(args.max_usd, default.usd),
+        seconds=_said(args.timeout, default.seconds),
+        window=_said(args.window, default.window),
+    )
+
+
+def _said(value: T | None, default: T | None) -> T | None:
+    return default if value is None else value or None
+
+
+def tools_of(args: Namespace) -> ToolRegistry:
+    """The three tools for the root and the person's own, with the policy for approvals."""
+    from tool_loop.registry import ToolRegistry
+    from tool_loop.tools import workspace_tools
+
+    root = args.root or "."
+    approve: Approve = args.approve or "effects"
+    own = [tool for spec in args.tools or () for tool in own_tools(spec)]
+    # An approval holds for the directory it was given in, and for no other.
+    scope = f"{os.path.realpath(root)} {approve}"
+    return ToolRegistry([*workspace_tools(root), *own], approve=approve, scope=scope)
+
+
+def own_tools(spec: str) -> list[Any]:
+    """What `--tools module:name` (or `file.py:name`) names: a tool, a function, or several of them."""
+    place, colon, name = spec.rpartition(":")
+    if not colon or not place or not name:
+        raise UsageError(f"--tools {spec!r} is not MODULE:NAME or FILE.py:NAME")
+    try:
+        module = _from_file(place) if place.endswith(".py") else _imported(place)
+    except Exception as error:  # whatever the person's own module does when it is imported
+        raise UsageError(f"--tools {spec}: {type(error).__name__}: {error}") from error
+    if not hasattr(module, name):
+        raise UsageError(f"--tools {spec}: there is no {name!r} in {place}")
+    found = getattr(module, name)
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+def _imported(name: str) -> object:
+    import sys
+    from importlib import import_module
+
+    # As `python -m` does, and as the person expects who named a module of the directory they are in.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return import_module(name)
+
+
+def _from_file(path: str) -> object:
+    import sys
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(Path(path).stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules.setdefault(spec.name, module)  # dataclasses and pydantic look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def llm_of(args: Namespace, environ: Mapping[str, str] = os.environ) -> LLM:
+    """The model that was asked for. Raises `ConfigurationError` when there is none, saying what to set."""
+    if not (args.model or args.base_url or any(environ.get(name) for name in _ENVIRONMENT)):
+        raise ConfigurationError(NOTHING_SET)
+    from tool_loop.llm.pick import pick_llm
+
+    return pick_llm(args.model, args.base_url, None, api=args.api, stream=not args.no_stream)
+
+
+def meta_of(args: Namespace, llm: LLM) -> dict[str, object]:
+    """What has to be recorded for the run to go on later. The key is not in it, nor what may be one."""
+    said = {name: getattr(args, name, None) for name in _RECORDED}
+    said["root"] = os.path.abspath(args.root or ".")  # noqa: PTH100  links stay as the person wrote them
+    said["model"] = getattr(llm, "model", args.model)
+    said["base_url"] = _without_secrets(args.base_url) if args.base_url else None
+    return {name: value for name, value in said.items() if value is not None} | {"version": __version__}
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    query = "&".join(part for part in parts.query.split("&") if not _SECRET.search(part.partition("=")[0]))
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query, fragment="").geturl()
+
+
+def recorded_meta(events: Sequence[Event]) -> str:
+    """What the run recorded when it was started, as JSON text."""
+    return events[0].meta if events and isinstance(events[0], RunStarted) else "{}"

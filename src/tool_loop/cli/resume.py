@@ -1,0 +1,30 @@
+"""`tool-loop resume`: go on with a run where it was left, with what it was started with."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from . import EXIT_CODES, _options, command
+
+
+def register(subparsers: Any) -> None:
+    parser = command(subparsers, "resume", epilog=EXIT_CODES)
+    _options.add_which(parser)
+    _options.add_journal(parser)
+    _options.add_tools(parser)
+    _options.add_model(parser)
+    _options.add_limits(parser)
+    _options.add_output(parser)
+
+
+def run(args: Namespace) -> int:
+    from ._session import Session
+    from ._setup import recorded_meta, with_recorded
+    from ._store import find_run, saved_runs
+
+    journal = saved_runs(args)
+    run_id = find_run(journal, args.run, last=args.last)
+    earlier = tuple(journal.events(run_id))
+    session = Session(with_recorded(args, recorded_meta(earlier)), run_id, journal, earlier)
+    return session.run(lambda agent, watch: agent.resume(run_id, on_event=watch))

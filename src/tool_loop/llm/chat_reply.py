@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, Usage
 
 from .chat_calls import Calls
+from .chat_parts import flat, halved, is_error, joined, read_usage
 from .endpoint import parse
 from .text import clean
 
@@ -131,7 +132,7 @@ class ChatReply:
         if error or named == "error":
             raise self._failures.inside(body, tokens=self._spent())
         choices = body.get("choices")
-        if not choices and _is_error(body):
+        if not choices and is_error(body):
             raise self._failures.inside(body, tokens=self._spent())
         model = body.get("model")
         if model and isinstance(model, str):
@@ -200,11 +201,11 @@ class ChatReply:
             return
         kind = str(part.get("type", "text"))
         if "text" in kind:
-            self._say(_flat(part.get("text")), emit)
+            self._say(flat(part.get("text")), emit)
         elif kind in ("thinking", "reasoning"):
-            self._think(_flat(part.get("thinking") or part.get("reasoning") or part.get("text")), emit)
+            self._think(flat(part.get("thinking") or part.get("reasoning") or part.get("text")), emit)
         elif kind == "refusal":
-            self._refuse(_flat(part.get("refusal")), emit)
+            self._refuse(flat(part.get("refusal")), emit)
 
     def _beside(self, message: dict[str, Json], emit: Emit | None) -> None:
         """Everything of a delta that is neither text nor a call."""
@@ -213,7 +214,7 @@ class ChatReply:
             reasoning = message.get("reasoning")
         details = message.get("reasoning_details")
         if not reasoning and isinstance(details, list):
-            reasoning = "".join(_flat(d.get("text") or d.get("summary")) for d in details if isinstance(d, dict))
+            reasoning = "".join(flat(d.get("text") or d.get("summary")) for d in details if isinstance(d, dict))
         if reasoning and isinstance(reasoning, str):
             self._think(reasoning, emit)
         refusal = message.get("refusal")
@@ -222,7 +223,7 @@ class ChatReply:
         for key in ATTACHED:
             value = message.get(key)
             if value:
-                self._extras[key] = _joined(self._extras.get(key), value)
+                self._extras[key] = joined(self._extras.get(key), value)
 
     def _say(self, text: str, emit: Emit | None) -> None:
         if text and emit is not None:
@@ -233,7 +234,7 @@ class ChatReply:
 
     def _show(self, text: str, emit: Emit) -> None:
         if not text.isascii():
-            text, self._half = _halved(self._half + text)
+            text, self._half = halved(self._half + text)
             text = clean(text)
         if text:
             emit(TextDelta(text))
@@ -304,89 +305,3 @@ class ChatReply:
         if event.event == "error":
             return self._failures.inside(chunk if chunk is not None else text, tokens=self._spent())
         return self._failures.protocol("an event that is no chunk", text, tokens=self._spent())
-
-
-def _is_error(body: dict[str, Json]) -> bool:
-    """An error without the word: a top-level message, FastAPI's detail, an object that says so."""
-    if body.get("object") == "error" or body.get("type") == "error" or body.get("success") is False:
-        return True
-    if body.get("usage") or str(body.get("object", "")).startswith("chat.completion"):
-        return False
-    return any(body.get(key) for key in ("detail", "errors", "message", "error_message", "msg"))
-
-
-def _flat(value: Json) -> str:
-    """The text of a part: a string, or parts once more."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "".join(_flat(item) for item in value[:1000])
-    if isinstance(value, dict):
-        return _flat(value.get("text") or value.get("value"))
-    return ""
-
-
-def _halved(text: str) -> tuple[str, str]:
-    """The text up to half a character at its end, and that half."""
-    return (text[:-1], text[-1]) if text and "\ud800" <= text[-1] <= "\udbff" else (text, "")
-
-
-def _joined(before: Json, piece: Json) -> Json:
-    """Two pieces of one streamed value: texts and lists grow, of anything else the last one counts."""
-    if isinstance(before, str) and isinstance(piece, str):
-        return before + piece
-    if isinstance(before, list) and isinstance(piece, list):
-        return _merged(before, piece)
-    if isinstance(before, dict) and isinstance(piece, dict):
-        return {**before, **piece}
-    return piece
-
-
-def _merged(before: list[Json], piece: list[Json]) -> list[Json]:
-    """Streamed lists of reasoning details: the pieces of one entry share its index and type."""
-    for item in piece:
-        last = before[-1] if before else None
-        if not (isinstance(item, dict) and isinstance(last, dict) and _same_entry(last, item)):
-            before.append(item)
-            continue
-        for key, value in item.items():
-            if (
-                key in ("text", "summary", "data", "thinking")
-                and isinstance(last.get(key), str)
-                and isinstance(value, str)
-            ):
-                last[key] += value
-            elif value is not None:
-                last[key] = value
-    return before
-
-
-def _same_entry(one: dict[str, Json], other: dict[str, Json]) -> bool:
-    return one.get("index") is not None and all(one.get(key) == other.get(key) for key in ("index", "type"))
-
-
-def read_usage(usage: dict[str, Json]) -> Usage:
-    """The counts, under either of their names; what is no count is unknown."""
-    read = _details(usage, "prompt_tokens_details", "input_tokens_details")
-    wrote = _details(usage, "completion_tokens_details", "output_tokens_details")
-    cached = _first(
-        read.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cache_read_input_tokens")
-    )
-    return Usage(
-        input=_first(usage.get("prompt_tokens"), usage.get("input_tokens")),
-        output=_first(usage.get("completion_tokens"), usage.get("output_tokens")),
-        cached=cached if cached is not None else _first(usage.get("cached_tokens")),
-        cache_write=_first(usage.get("cache_creation_input_tokens"), read.get("cache_write_tokens")),
-        reasoning=_first(wrote.get("reasoning_tokens"), usage.get("reasoning_tokens")),
-    )
-
-
-def _details(usage: dict[str, Json], *keys: str) -> dict[str, Json]:
-    return next((value for key in keys if isinstance(value := usage.get(key), dict)), {})
-
-
-def _first(*counts: Json) -> int | None:
-    for count in counts:
-        if isinstance(count, int | float) and not isinstance(count, bool) and 0 <= count < 1e12:
-            return int(count)
-    return None

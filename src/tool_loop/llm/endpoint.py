@@ -110,10 +110,8 @@ class Endpoint:
     async def _read(self, exchange: Exchange, assembler: Assembler, emit: Emit) -> None:
         start = b""
         # Blank lines may come first, as a sign of life; what follows them tells which form this is.
-        while piece := await exchange.chunk():
-            start += piece
-            if start.strip(_BLANK):
-                break
+        while len(start) < _ENOUGH and (piece := await exchange.chunk()):
+            start = start + piece if start else piece.lstrip(_BLANK)
         if _is_stream(start, exchange.headers.get("content-type", "")):
             await self._read_stream(exchange, start, assembler, emit)
         else:
@@ -161,15 +159,16 @@ class Endpoint:
         return found
 
 
+# Bytes of a body that tell a document from a stream, whatever the content-type claims.
+_ENOUGH: Final = 6
 _BLANK: Final = b" \t\r\n\xef\xbb\xbf"
 
 
 def _is_stream(start: bytes, content_type: str) -> bool:
     """Whether this is a stream of events. Its first byte knows better than its content-type."""
-    first = start.lstrip(_BLANK)[:1]
-    if first in (b"{", b"[", b"<"):
+    if start[:1] in (b"{", b"[", b"<"):
         return False
-    if first in (b":", b"d", b"e", b"i", b"r") and start.lstrip(_BLANK).startswith(_FIELDS):
+    if start.startswith(_FIELDS):
         return True
     return "event-stream" in content_type.lower()
 

@@ -9,36 +9,24 @@ Knows nothing about HTTP libraries, streams or the shape of a good reply.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.errors import TRANSIENT, ProviderError, ProviderKind
 
+from .error_body import KEPT, Said, read_error, read_object
 from .secret import Secret, printable
 from .vocabulary import sort_error, window_in
 from .waits import asked_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-Json: TypeAlias = Any  # whatever json.loads gave: looked at here, and nothing of it travels further
+Json: TypeAlias = Any  # whatever json.loads gave; see error_body.py
 
-# How much of what a server said is shown, and how much is kept for logs.
+# How much of what a server said is shown.
 SHOWN: Final = 500
-KEPT: Final = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """The parts of an error body that matter, whatever shape it had."""
-
-    text: str = ""
-    codes: frozenset[str] = frozenset()
-    status: int | None = None
-    param: str = ""
-    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +59,7 @@ class Failures:
 
     def inside(self, body: Json, *, status: int = 200, tokens: int = 0) -> ProviderError:
         """The error of an `error` object that came with a 200 or in a stream; its own code decides."""
-        said = _read(body)
+        said = read_object(body)
         kind = sort_error(said.status, said.codes, said.text)
         return self._error(kind, said, status, wait=asked_wait({}, 0.0, said.text), tokens=tokens)
 
@@ -155,137 +143,3 @@ class Failures:
     def _shown(self, text: str, most: int) -> str:
         # Scrubbed before it is cut, or the cut could leave the first half of a key behind.
         return printable(self.secret.scrub(text[: 16 * KEPT]), most)
-
-
-# --- reading ----------------------------------------------------------------------------------------
-
-
-def read_error(text: str) -> Said:
-    """The error in a body: JSON of any shape, an HTML page, plain text or nothing."""
-    try:
-        return _read(json.loads(text))
-    except (ValueError, RecursionError):
-        pass
-    if text.startswith("<"):
-        title = re.search(r"<title>([^<]{1,200})", text) or re.search(r"<h1>([^<]{1,200})", text)
-        text = title[1] if title else re.sub(r"<[^>]{0,2000}>", " ", text[:KEPT])
-    return Said(text.strip()[: 4 * KEPT])
-
-
-def _read(body: Json) -> Said:
-    objects = list(_objects(body))
-    codes: set[str] = set()
-    status: int | None = None
-    param, window = "", None
-    for one in objects:
-        for key in ("code", "type", "status", "error_type", "error_code", "status_code", "__type", "name", "reason"):
-            value = one.get(key)
-            if isinstance(value, str):
-                codes.add(re.sub(r"[^a-z]", "", value.lower()))
-            status = status or _http_status(value)
-        param = param or _param(one)
-        room = one.get("n_ctx")
-        window = window or (room if isinstance(room, int) and room > 0 else None)
-    text = _words(body)
-    return Said(text, frozenset(codes), status, param or _param_in(text), window)
-
-
-def _http_status(value: Json) -> int | None:
-    if isinstance(value, str) and re.fullmatch(r"[45]\d\d", value):
-        value = int(value)
-    return value if type(value) is int and 400 <= value < 600 else None
-
-
-_DEPTH: Final = 5
-
-
-def _objects(body: Json, depth: int = 0) -> Iterator[dict[str, Json]]:
-    """The objects of an error, outermost first: servers wrap each other's errors."""
-    if isinstance(body, dict):
-        yield body
-        for key in (
-            "error",
-            "errors",
-            "detail",
-            "details",
-            "message",
-            "metadata",
-            "raw",
-            "innererror",
-            "response",
-            "body",
-        ):
-            if key in body and depth < _DEPTH:
-                yield from _objects(body[key], depth + 1)
-    elif isinstance(body, list) and depth < _DEPTH:
-        for item in body[:5]:
-            yield from _objects(item, depth + 1)
-    elif isinstance(body, str) and body.lstrip()[:1] in ("{", "[") and depth < _DEPTH:
-        yield from _objects(_parsed(body), depth + 1)
-
-
-def _parsed(text: str) -> Json:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-# Where a sentence for people may stand, the most telling place first.
-_PLACES: Final = (
-    "error",
-    "message",
-    "msg",
-    "detail",
-    "errors",
-    "error_message",
-    "error_description",
-    "Message",
-    "title",
-    "reason",
-)
-
-
-def _words(body: Json, depth: int = 0) -> str:
-    if isinstance(body, str):
-        inner = _words(_parsed(body), depth + 1) if body.lstrip()[:1] in ("{", "[") and depth < _DEPTH else ""
-        return inner or body.strip()
-    if isinstance(body, list) and depth < _DEPTH:
-        return "; ".join(words for item in body[:5] if (words := _words(item, depth + 1)))
-    if not isinstance(body, dict) or depth > _DEPTH:
-        return ""
-    text = next((words for place in _PLACES if (words := _words(body.get(place), depth + 1))), "")
-    loc = body.get("loc")
-    if text and isinstance(loc, list):
-        text = f"{'.'.join(str(part) for part in loc[:8])}: {text}"
-    metadata = body.get("metadata")
-    raw = _words(metadata.get("raw"), depth + 1) if isinstance(metadata, dict) else ""
-    if raw and raw not in text:
-        text = f"{text} ({raw})" if text else raw
-    if not text:
-        code = body.get("code") or body.get("type")
-        text = str(code) if isinstance(code, str | int) else ""
-    return text
-
-
-_QUOTED: Final = re.compile(
-    r"(?:parameters?|arguments?|property|field|key|fields?)\b[^'\"`:]{0,40}:? ?['\"`](?P<a>[\w.\[\]-]{1,80})['\"`]"
-    r"|['\"`](?P<b>[\w.\[\]-]{1,80})['\"`] (?:is|are|was) (?:not (?:supported|allowed|permitted|valid)|unsupported|deprecated|unknown)"
-    r"|(?:argument|parameter)s?(?: supplied)?: (?P<c>\w{1,80})",
-    re.IGNORECASE,
-)
-
-
-def _param(one: dict[str, Json]) -> str:
-    param = one.get("param")
-    if isinstance(param, str) and param:
-        return param
-    loc = one.get("loc")
-    if isinstance(loc, list):
-        return ".".join(str(part) for part in loc[:8] if part != "body")
-    return ""
-
-
-def _param_in(text: str) -> str:
-    found = _QUOTED.search(text[:KEPT])
-    return next((group for group in found.groups() if group), "") if found else ""

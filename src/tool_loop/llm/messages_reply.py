@@ -17,7 +17,7 @@ from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, Tool
 
 from .endpoint import parse
 from .opaque import Keeper
-from .text import Names, clean
+from .text import Joiner, Names, clean
 
 if TYPE_CHECKING:
     from tool_loop.ports import Emit
@@ -83,6 +83,8 @@ class MessagesReply:
         self._reason = ""
         self._stopped = False
         self._counts: dict[str, int] = {}
+        self._text = Joiner()
+        self._thought = Joiner()
 
     # --- a stream ---------------------------------------------------------------------------------
 
@@ -120,10 +122,10 @@ class MessagesReply:
             block.citations.append(delta["citation"])
         elif piece:
             block.added.setdefault(name, []).append(piece)
-            if name == "text":
-                emit(TextDelta(piece))
-            elif name == "thinking":
-                emit(ReasoningDelta(piece))
+            if name == "text" and (shown := self._text.shown(piece)):
+                emit(TextDelta(shown))
+            elif name == "thinking" and (shown := self._thought.shown(piece)):
+                emit(ReasoningDelta(shown))
 
     def complete(self) -> bool:
         return self._stopped or bool(self._reason)
@@ -151,7 +153,7 @@ class MessagesReply:
     def _count(self, usage: Json) -> None:
         """The counts are running totals, and some servers send zeros first or last: the largest is the truth."""
         for name, value in _dict(usage).items():
-            if type(value) is int and value >= 0:
+            if type(value) is int and 0 <= value < 10**12:
                 self._counts[name] = max(value, self._counts.get(name, 0))
 
     def _usage(self) -> Usage:

@@ -67,7 +67,7 @@ class OpenAIChat(Dialect):
         *,
         stream: bool = True,
         max_output_tokens: int | None = None,
-        token_param: str = "max_tokens",
+        token_param: str = "max_tokens",  # noqa: S107 - no password
         temperature: float | None = None,
         parallel_tool_calls: bool | None = None,
         stream_options: bool | None = None,
@@ -75,7 +75,7 @@ class OpenAIChat(Dialect):
         withhold: Withhold = "auto",
         extra_body: Mapping[str, Any] | None = None,
         extra_headers: Mapping[str, str] | None = None,
-        timeouts: Timeouts = Timeouts(),
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
         http: httpx2.AsyncBaseTransport | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:

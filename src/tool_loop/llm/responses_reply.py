@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, ToolCall
 
-from .chat_reply import read_usage
+from .chat_parts import read_usage
 from .endpoint import parse
 from .opaque import Keeper
-from .text import Names, clean
+from .text import Joiner, Names, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +92,8 @@ class ResponsesReply:
         self._slots: dict[int | str, _Slot] = {}
         self._response: dict[str, Json] = {}
         self._status = ""
+        self._text = Joiner()
+        self._thought = Joiner()
 
     # --- a stream ---------------------------------------------------------------------------------
 
@@ -125,14 +127,14 @@ class ResponsesReply:
             pass
         elif kind == "response.output_text.delta":
             self._slot(body).text.append(delta)
-            emit(TextDelta(delta))
+            _show(TextDelta, self._text.shown(delta), emit)
         elif kind == "response.refusal.delta":
             self._slot(body).refusal.append(delta)
-            emit(TextDelta(delta))
+            _show(TextDelta, self._text.shown(delta), emit)
         elif kind == "response.function_call_arguments.delta":
             self._slot(body).arguments.append(delta)
         elif kind in _REASONING:
-            emit(ReasoningDelta(delta))
+            _show(ReasoningDelta, self._thought.shown(delta), emit)
 
     def _slot(self, body: dict[str, Json]) -> _Slot:
         """By place, else by id. Some gateways change an item's id between its events, none its place."""
@@ -263,6 +265,11 @@ def _reasoning(item: dict[str, Json]) -> Iterator[str]:
         if any(texts):
             yield from texts
             return
+
+
+def _show(signal: type[TextDelta | ReasoningDelta], text: str, emit: Emit) -> None:
+    if text:
+        emit(signal(text))
 
 
 def _dict(value: Json) -> dict[str, Json]:

@@ -169,7 +169,7 @@ class _Attempts:
             )
         if self._until is not None and now + wait > self._until:
             left = max(0.0, self._until - now)
-            return f"the next attempt would have to wait {wait:.1f} s, and {left:.1f} s of the run's time are left for that"
+            return f"the next attempt is {wait:.1f} s away, and the run has {left:.1f} s left for waiting"
         spent = sum(retry.tokens for retry in self.failed) + error.tokens
         if self._allowance is not None and 0 < spent >= self._allowance:
             return f"the failed attempts have used {spent:,} tokens, all the run may spend"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from tool_loop.errors import ToolLoopError
 from tool_loop.events import ModelReplied, ReasoningDelta, TextDelta, ToolCall, Usage
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from tool_loop.ports import Emit, Request
+
+
+_UNKNOWN: Final = Usage()
 
 
 class ScriptError(ToolLoopError, AssertionError):
@@ -68,7 +71,7 @@ Reply: TypeAlias = "ModelReplied | str | ToolCall | Sequence[ToolCall]"
 Step: TypeAlias = "Reply | Turn | BaseException | Callable[[Request], Reply | Turn | Awaitable[Reply | Turn]]"
 
 
-def calls(*calls: ToolCall, text: str = "", usage: Usage = Usage()) -> ModelReplied:
+def calls(*calls: ToolCall, text: str = "", usage: Usage = _UNKNOWN) -> ModelReplied:
     """A reply that asks for these calls, in this order."""
     return ModelReplied(text, calls, "tool_calls" if calls else "stop", usage)
 
@@ -85,7 +88,7 @@ class ScriptedLLM:
     that a provider would refuse; as a context manager, also when turns are left over at the end.
     """
 
-    def __init__(self, *turns: Step, usage: Usage = Usage(), pieces: int = 0, model: str = "scripted") -> None:
+    def __init__(self, *turns: Step, usage: Usage = _UNKNOWN, pieces: int = 0, model: str = "scripted") -> None:
         self._turns = turns
         self._usage = usage
         self._pieces = pieces
@@ -132,7 +135,7 @@ class ScriptedLLM:
             turn = self._turns[-left]
             raise ScriptError(f"{left} of {len(self._turns)} turns were never asked for; the next is {turn!r}")
 
-    def __enter__(self) -> ScriptedLLM:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -151,8 +154,8 @@ class ScriptedLLM:
                 reply = calls(said)
             case _:
                 reply = calls(*said)
-        if reply.usage == Usage() or not reply.model:
-            usage = self._usage if reply.usage == Usage() else reply.usage
+        if reply.usage == _UNKNOWN or not reply.model:
+            usage = self._usage if reply.usage == _UNKNOWN else reply.usage
             reply = replace(reply, usage=usage, model=reply.model or self._model)
         return reply
 

@@ -72,10 +72,9 @@ class SSEReader:
             if self._pieces:
                 self._grow(len(line))
                 self._pieces.append(line)
-                line = b"".join(self._pieces)
-                self._size -= len(line)
-                self._pieces.clear()
-            self._line(line.rstrip(b"\r\n"), events)
+                self._line(self._joined().rstrip(b"\r\n"), events)
+            else:
+                self._line(line.rstrip(b"\r\n"), events)
         self._after_cr = self._after_cr and chunk.endswith(b"\r")
         return events
 
@@ -83,12 +82,15 @@ class SSEReader:
         """The end of the stream: whatever is there is complete now."""
         events: list[SSEEvent] = []
         if self._pieces:
-            line = b"".join(self._pieces)
-            self._pieces.clear()
-            self._size -= len(line)
-            self._line(line, events)
+            self._line(self._joined(), events)
         self._dispatch(events)
         return events
+
+    def _joined(self) -> bytes:
+        line = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size -= len(line)
+        return line
 
     def _grow(self, size: int) -> None:
         self._size += size

@@ -32,6 +32,23 @@ def clean(text: str) -> str:
     return text
 
 
+class Joiner:
+    """Makes the deltas of a text fit to be shown: half a character at the end of one waits for the next."""
+
+    __slots__ = ("_half",)
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def shown(self, delta: str) -> str:
+        if delta.isascii() and not self._half:
+            return delta
+        text, self._half = self._half + delta, ""
+        if "\ud800" <= text[-1:] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        return clean(text)
+
+
 def encoded(value: Any) -> bytes:
     """JSON in UTF-8, as short as it gets. Raises ValueError for NaN."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -36,19 +36,19 @@ _ROWS: Final = (
     _row(
         "context_length",
         "contextlengthexceeded contextlengthexceedederror exceedcontextsizeerror contextwindowexceeded "
-        "contextwindowexceedederror requesttoolarge modelmaxprompttokensexceeded maxtokensexceeded "
-        "modelcontextwindowexceeded promptislong prompttoolong inputtoolong tokenslimitreached",
-        r"context[ _-]?(?:length|window|size|limit)[^.]{0,80}(?:exceed|too|overflow|larger|longer|greater|reached|full)",
-        r"(?:exceed|larger than|longer than|greater than|over|beyond|too (?:long|large|big) for|out of|overflow)"
-        r"[^.]{0,80}\bcontext\b",
-        r"(?:maximum|max|model'?s?) context (?:length|window|size)|maximum prompt length|\bn_ctx\b",
-        r"\b(?:prompt|inputs?|messages?|conversation)\b[^.]{0,30}(?:is|are|was)? ?too (?:long|large|big)",
-        r"(?:input|prompt)[ _]?(?:token|length|size)[^.]{0,60}(?:exceed|too |larger|longer|greater|must be|should be)",
-        r"(?:exceed|more than|larger than)[^.]{0,60}(?:token limit|input tokens|prompt tokens|number of tokens allowed"
-        r"|maximum (?:input|prompt) length|input length)",
+        "contextwindowexceedederror requesttoolarge modelmaxprompttokensexceeded modelcontextwindowexceeded "
+        "promptistoolong prompttoolong inputtoolong tokenslimitreached",
+        r"context[ _-]?(?:length|window|size|limit)[^.]{0,80}(?:exceed|too|overflow|(?:larg|long|great)er|reach|full)",
+        r"(?:exceed|(?:larg|long|great)er than|over|beyond|too (?:long|large|big) for|out of)[^.]{0,80}\bcontext\b",
+        r"(?:maximum|max|model'?s?) context (?:length|window|size)",
+        r"maximum prompt length|\bn_ctx\b",
+        r"\b(?:prompt|input|inputs|messages|conversation)\b[^.]{0,30}(?: is| are| was)? ?too (?:long|large|big)",
+        r"(?:input|prompt)[ _]?(?:token|length|size)[^.]{0,60}(?:exceed|too |(?:larg|long|great)er|(?:must|should) be)",
+        r"(?:exceed|(?:more|larger) than)[^.]{0,60}(?:token limit|(?:input|prompt) tokens|tokens allowed)",
+        r"(?:exceed|(?:more|larger) than)[^.]{0,60}(?:maximum )?(?:input|prompt) length",
         r"too many (?:input |prompt )?tokens(?! per)|token limit (?:exceeded|reached)|range of input length",
-        r"request too large|request entity too large|request exceeds the maximum size|payload too large",
-        r"reduce the length|reduce your (?:message|prompt|input)|shorten your (?:prompt|input|messages)",
+        r"request (?:entity )?too large|payload too large|request exceeds the maximum size",
+        r"reduce the length|(?:reduce|shorten) your (?:message|prompt|input)",
         r"must have less than \d+ (?:input )?tokens|`?inputs`? tokens \+",
     ),
     _row(
@@ -56,22 +56,24 @@ _ROWS: Final = (
         "insufficientquota quotaexceeded billingnotactive billinghardlimitreached insufficientbalance "
         "insufficientcredits insufficientfunds paymentrequired exceededcurrentquotaerror billingerror arrearage "
         "creditbalancetoolow insufficientuserquota accountoverdue",
-        r"exceeded your (?:current |monthly |assigned )?quota|insufficient (?:account )?(?:quota|balance|credit|fund)",
-        r"credit balance|out of credits?|(?:more|enough|no|insufficient|remaining|add) credits\b|payment (?:is )?required",
-        r"(?:spend(?:ing)?|billing|monthly usage|weekly usage) (?:hard )?limit|purchase (?:more )?|account (?:is )?(?:overdue|in arrears)",
+        r"exceeded your (?:current |monthly |assigned )?quota",
+        r"insufficient (?:account )?(?:quota|balance|credit|fund)|credit balance|payment (?:is )?required",
+        r"(?:more|enough|no|out of|insufficient|remaining|add) credits?\b",
+        r"(?:spend(?:ing)?|billing|(?:monthly|weekly) usage) (?:hard )?limit|account (?:is )?(?:overdue|in arrears)",
     ),
     _row(
         "content_filter",
         "contentfilter contentpolicyviolation responsibleaipolicyviolation datainspectionfailed moderationblocked "
         "contentmoderation safety promptblocked prohibitedcontent contentblocked sensitivecontent",
-        r"content (?:management )?polic|content[ _-]filter|response was filtered|flagged (?:by|as|for|\")|(?:is|was|were) flagged"
-        r"|moderation|content exists risk|inappropriate content|usage polic(?:y|ies)|safety (?:system|filter|reasons)",
+        r"content (?:management )?polic|content[ _-]filter|response was filtered|usage polic(?:y|ies)",
+        r"(?:is|was|were|been) flagged|flagged (?:by|as|for|\")|moderation",
+        r"content exists risk|inappropriate content|safety (?:system|filter|reasons)",
     ),
     _row(
         "model_output",
         "toolusefailed outputparsefailed jsonvalidatefailed toolcallparseerror invalidtooloutput modelerror",
-        r"failed to call a function|tool call validation failed|model did not call a tool|tool choice is required, but"
-        r"|attempted to call tool|failed to parse (?:the )?(?:model|generated) output|failed_generation",
+        r"failed to call a function|tool call validation failed|attempted to call tool|failed_generation",
+        r"model did not call a tool|tool choice is required, but|failed to parse (?:the )?(?:model|generated) output",
     ),
     _row(
         "auth",
@@ -80,29 +82,32 @@ _ROWS: Final = (
         "missingapikey invalidtoken expiredtoken invalidiamtoken keydisabled unrecognizedclientexception",
         r"(?:invalid|incorrect|wrong|bad|missing|no|expired|valid|revoked|unknown|provide an?|disabled) "
         r"(?:api|access|x-api|auth\w*)[ _-]?(?:key|token|credentials?)",
-        r"(?:api|access|x-api)[ _-]?(?:key|token)[^.]{0,60}(?:invalid|incorrect|not valid|missing|expired|revoked|not found|required"
-        r"|disabled|not provided)|authentication (?:fail|required|error)|unauthori[sz]ed",
+        r"(?:api|access|x-api)[ _-]?(?:key|token)[^.]{0,60}(?:invalid|incorrect|not (?:valid|found|provided))",
+        r"(?:api|access|x-api)[ _-]?(?:key|token)[^.]{0,60}(?:missing|expired|revoked|required|disabled)",
+        r"authentication (?:fail|required|error)|unauthori[sz]ed",
     ),
     _row(
         "not_found",
         "modelnotfound deploymentnotfound notfounderror notfound modelnotavailable modelnotexist "
         "modelnotsupported resourcenotfound unknownmodel invalidmodel unknownurl",
-        r"model\b[^.]{0,120}(?:does not exist|not found|not exist|not available|doesn't exist|is not a valid model|was not found)"
-        r"|(?:no such|unknown|invalid|unrecognized) model|no endpoints found|deployment[^.]{0,60}does not exist"
-        r"|not a valid model",
+        r"model\b[^.]{0,120}(?:does(?: not|n't) exist|not (?:found|exist|available)|was not found)",
+        r"(?:no such|unknown|invalid|unrecognized|not a valid) model|no endpoints found",
+        r"deployment[^.]{0,60}does not exist",
     ),
     _row(
         "overloaded",
         "overloadederror overloaded serviceunavailable serviceunavailableerror engineoverloadederror engineoverloaded "
         "unavailable unavailableerror modeloverloaded capacityexceeded slowdown",
-        r"\boverloaded\b|(?:at|over|no|insufficient|out of) (?:available )?capacity|queue is full|loading model|model is (?:currently )?loading"
-        r"|too busy|temporarily unavailable|no available (?:workers?|channel|server|instance)",
+        r"\boverloaded\b|(?:at|over|no|insufficient|out of) (?:available )?capacity|queue is full|too busy",
+        r"loading model|model is (?:currently )?loading|temporarily unavailable",
+        r"no available (?:workers?|channel|server|instance)",
     ),
     _row(
         "rate_limit",
         "ratelimitexceeded ratelimiterror toomanyrequests resourceexhausted throttlingexception throttling ratelimited "
         "ratelimit ratelimitreached requestlimitexceeded tokens requests ratelimitreachederror limitrequests",
-        r"rate[ _-]?limit|too many requests|(?:requests|tokens) per (?:minute|day|second|hour)|\b(?:TPM|RPM|TPD|RPD)\b|throttl",
+        r"rate[ _-]?limit|too many requests|(?:requests|tokens) per (?:minute|day|second|hour)|throttl",
+        r"\b(?:TPM|RPM|TPD|RPD)\b",
     ),
     _row(
         "timeout",
@@ -111,13 +116,14 @@ _ROWS: Final = (
     ),
     _row(
         "server_error",
-        "servererror internalservererror apierror internalerror internal provider providererror badgateway upstreamerror",
+        "servererror internalservererror apierror internalerror internal provider providererror badgateway "
+        "upstreamerror",
     ),
     _row(
         "bad_request",
         "invalidrequesterror badrequest badrequesterror invalidargument validationerror validationexception "
-        "unsupportedparameter unsupportedvalue invalidvalue invalidparameter invalidparametererror missingrequiredparameter "
-        "unprocessableentity requestvalidationerror invalidrequest",
+        "unsupportedparameter unsupportedvalue invalidvalue invalidparameter invalidparametererror invalidrequest "
+        "missingrequiredparameter unprocessableentity requestvalidationerror",
     ),
 )
 
@@ -209,7 +215,7 @@ _SIZE: Final = r"(\d[\d,_]{2,12})"
 _WINDOWS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"(?:context (?:length|window|size|limit)|prompt length|token limit)(?: is| of|:)? ?(?:only |limited to )?\(?{_SIZE}\b",
+        rf"(?:context (?:length|window|size|limit)|prompt length|token limit)(?: is| of|:)? ?(?:only )?\(?{_SIZE}\b",
         rf"> ?{_SIZE}\b",
         rf"{_SIZE} (?:tokens? )?(?:maximum|max\b)",
         rf"allowed(?: is)? ?\(?{_SIZE}\b",

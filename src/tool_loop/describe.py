@@ -7,6 +7,7 @@ through terminal.py. Pure; knows nothing about terminals, the loop or where even
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,7 @@ LINE_CHARS = 300
 
 # Tools of this package begin their results with a line that says what follows.
 _WITH_HEADER = frozenset({"list_dir", "read_file", "grep"})
+_ONE_FILE = re.compile(r"(\d+ match(?:es)? in )1 file\b[^\n]*\n(.+?:\d+): ")
 
 
 # --- a call and what came of it -------------------------------------------------------------------
@@ -54,6 +56,8 @@ def outcome_line(result: ToolReturned, call: ToolCall | None = None) -> str:
     """`1 match in agent.py`, or `not_found: no such file (did you mean lib/x?)`."""
     if result.error is not None:
         return _failure_line(result, call)
+    if call and call.name == "grep" and (found := _ONE_FILE.match(result.content)):
+        return _cut(found[1] + found[2], LINE_CHARS)  # where it is says more than that it is in one file
     first, _, rest = result.content.lstrip("\n")[: 4 * LINE_CHARS].partition("\n")
     if rest and (call is None or call.name not in _WITH_HEADER):
         return f"{_cut(first, LINE_CHARS)} ({plural(_lines(result.content), 'line')})"

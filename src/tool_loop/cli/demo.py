@@ -1,0 +1,37 @@
+"""`tool-loop demo`: see the loop recover, without a key or a network."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from . import command
+
+LAST_LINES = """\
+Four failures on purpose (a missing file, a missing directory, a broken pattern, a file too long for
+one read), each handed to the model as data. No key, no network."""
+
+
+def register(subparsers: Any) -> None:
+    parser = command(subparsers, "demo")
+    parser.add_argument("--transcript", metavar="FILE", help="write every message and result to a file, as Markdown")
+
+
+def run(args: Namespace) -> int:
+    from tool_loop.demo import QUESTION, Steps, run_demo, transcript
+    from tool_loop.errors import UsageError
+    from tool_loop.terminal import Terminal, safe
+
+    out = Terminal(sys.stdout)
+    steps = Steps()
+    result = asyncio.run(run_demo(steps))
+    out.line(safe("\n".join([f"question: {QUESTION}", "", *steps.lines, "", LAST_LINES])))
+    if args.transcript:
+        try:
+            Path(args.transcript).write_text(transcript(result.events), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot write {args.transcript}: {error.strerror}") from error
+    return 0

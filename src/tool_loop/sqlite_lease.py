@@ -1,0 +1,120 @@
+"""Who may drive a run: leases with a fencing token, taken over when their holder is dead.
+
+A lease runs out unless it is renewed, so a machine that vanished blocks nobody for long. Where the
+holder was a process of this machine, one look says whether it still lives, and its runs can go on at
+once. A token is one higher for each holder: whoever held it before can no longer append.
+
+A run that is taken over again and again without getting on kills its drivers (a tool that exhausts
+the memory, a result that crashes a library), and would go on doing so on every machine it is given
+to. After a few times it is parked until a person has looked at it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from sqlite3 import Connection
+
+from . import sqlite_store as store
+from ._holder import Holder
+from .errors import RunBusy, RunPoisoned
+from .sqlite_store import Row
+
+RENEW: str = "UPDATE runs SET lease_until = max(lease_until, ?) WHERE n = ? AND fence = ?"
+TAKE: str = "UPDATE runs SET holder = ?, fence = ?, lease_until = ?, takeovers = ? WHERE n = ?"
+LET_GO: str = "UPDATE runs SET holder = '', lease_until = 0 WHERE n = ? AND fence = ?"
+FORGET: str = "DELETE FROM runs WHERE n = ? AND fence = ? AND NOT EXISTS (SELECT 1 FROM records WHERE run = n)"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to drive a run: its row and token, and what was on record when it was given."""
+
+    n: int
+    fence: int
+    takeovers: int
+    rows: list[Row] = field(repr=False)
+    torn: bool = False
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.n, self.fence
+
+
+class Leases:
+    """The leases of one journal object. Its methods run inside a transaction."""
+
+    def __init__(self, seconds: float, max_takeovers: int, clock: Callable[[], float]) -> None:
+        self.me = Holder.here()
+        self._seconds = seconds
+        self._max_takeovers = max_takeovers
+        self._clock = clock
+        self._held: set[tuple[int, int]] = set()
+
+    def take(self, db: Connection, run_id: str, now: float) -> Lease:
+        """Raises `RunBusy` and `RunPoisoned`."""
+        db.execute("INSERT OR IGNORE INTO runs (id, at, updated) VALUES (?, ?, ?)", (run_id, now, now))
+        n, holder, fence, until, takeovers, parked = db.execute(
+            "SELECT n, holder, fence, lease_until, takeovers, parked FROM runs WHERE id = ?", (run_id,)
+        ).fetchone()
+        if parked:
+            raise RunPoisoned(_poisoned(run_id, takeovers))
+        if holder and not self._abandoned(n, fence, holder):
+            if name := driver(holder, until, now):
+                raise RunBusy(_busy(run_id, name, until))
+            # Its holder died, or was not heard of for longer than it promised.
+            takeovers += 1
+            if takeovers > self._max_takeovers:
+                db.execute("UPDATE runs SET parked = 1, holder = '', lease_until = 0 WHERE n = ?", (n,))
+                raise RunPoisoned(_poisoned(run_id, takeovers))
+        rows = store.read(db, n)
+        whole = store.trim(db, run_id, n, rows)
+        db.execute(TAKE, (str(self.me), fence + 1, now + self._seconds, takeovers, n))
+        # Before the commit: from then on it must not look abandoned to another task of this process.
+        self._held.add((n, fence + 1))
+        return Lease(n, fence + 1, takeovers, whole, len(whole) < len(rows))
+
+    def _abandoned(self, n: int, fence: int, holder: str) -> bool:
+        """Whether it is our own, and could not be given back (the disk was full)."""
+        return holder == str(self.me) and (n, fence) not in self._held
+
+    def release(self, db: Connection, lease: Lease) -> None:
+        """Give the lease back. A run without any record is forgotten: it was only looked for."""
+        self.forget(lease)
+        if not db.execute(FORGET, lease.key).rowcount:
+            db.execute(LET_GO, lease.key)
+
+    def forget(self, lease: Lease) -> None:
+        """Nobody drives with this lease: no longer renew it, and let this process take it anew."""
+        self._held.discard(lease.key)
+
+    def tick(self, db: Connection, last: bool) -> None:
+        """Renew all leases; with `last`, give them back."""
+        if last:
+            db.executemany(LET_GO, tuple(self._held))
+            return
+        until = self._clock() + self._seconds
+        db.executemany(RENEW, [(until, *key) for key in tuple(self._held)])
+
+
+def driver(holder: str, until: float, now: float) -> str:
+    """The name of who drives a run; "" when nobody does, or nobody does any more."""
+    who = Holder.parsed(holder)
+    return "" if who is None or until <= now or who.gone() else who.name
+
+
+def _busy(run_id: str, name: str, until: float) -> str:
+    mine = " (this process)" if name == Holder.here().name else ""
+    clock = time.strftime("%H:%M:%S", time.gmtime(until))
+    return (
+        f"run {run_id} is being driven by {name}{mine}, which holds it until {clock} UTC and renews that while it "
+        "lives; wait for it, or end that process"
+    )
+
+
+def _poisoned(run_id: str, takeovers: int) -> str:
+    return (
+        f"run {run_id} is parked: the process that drove it died {takeovers} times in a row without getting on. "
+        f"Look at its last records, mend the cause, then lift this with: journal.unpark({run_id!r})"
+    )

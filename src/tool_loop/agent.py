@@ -39,7 +39,8 @@ from .ports import LLM, Emit, Request, Reviewer, RunLog, Tools
 from .state import State, call_key
 
 # A `once` call that is cancelled while it runs may still land: an outcome that is known is worth a
-# second of waiting, one that is not costs a person an investigation.
+# second of waiting, one that is not costs a person an investigation. Longer, and whoever pressed
+# Ctrl-C would press it again.
 GRACE_SECONDS = 1.0
 
 

@@ -1,0 +1,318 @@
+"""What must be true of every run, as one pure function over what is on record.
+
+    for broken in check(journal.events("r1")):
+        print(broken)          # I7 at event 12 (IntentRecorded): ...
+
+The numbers are those of the design's list. What a journal cannot show (that no byte from outside the
+root was read, that a terminal got no control character) is tested where it happens. Given what was
+sent, what a tool declares and the limits, more can be checked; none of it is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tool_loop.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Compacted,
+    Event,
+    IntentRecorded,
+    LimitReached,
+    ModelReplied,
+    Reminded,
+    RunContinued,
+    RunEnded,
+    RunInterrupted,
+    RunResumed,
+    RunStarted,
+    ToolCall,
+    ToolReturned,
+)
+from tool_loop.limits import Limits
+from tool_loop.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from tool_loop.state import State
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+# Results of calls that did not run.
+NOT_RUN = frozenset(
+    {"bad_json", "invalid_arguments", "unknown_tool", "cut_off", "denied", "cancelled", "limit_reached"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that was broken, by which event (-1: by the whole), and how."""
+
+    rule: str
+    index: int
+    event: str
+    why: str
+
+    def __str__(self) -> str:
+        where = f"at event {self.index} ({self.event})" if self.index >= 0 else f"in {self.event}"
+        return f"{self.rule} {where}: {self.why}"
+
+
+@dataclass(slots=True)
+class _Check:
+    """Walks the events once, with the state as it was before each."""
+
+    effects: Mapping[str, str]
+    limits: Limits | None
+    probed: frozenset[str]
+    found: list[Broken] = field(default_factory=list)
+    state: State = field(default_factory=State)
+    intents: set[str] = field(default_factory=set)
+    allowed: set[str] = field(default_factory=set)
+    requested: set[str] = field(default_factory=set)
+    gated: set[str] = field(default_factory=set)
+    in_doubt: set[str] = field(default_factory=set)
+    standing: set[str] = field(default_factory=set)
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    index: int = -1
+    event: Event | None = None
+
+    def broken(self, rule: str, why: str) -> None:
+        self.found.append(Broken(rule, self.index, type(self.event).__name__, why))
+
+    def walk(self, events: Sequence[Event]) -> None:
+        for self.index, self.event in enumerate(events):  # noqa: B020  where we are is part of every message
+            event = self.event
+            if self._out_of_place(event):
+                return  # from here on the state would be nonsense, and so would every message
+            match event:
+                case ModelReplied():
+                    self._replied(event)
+                case ToolReturned():
+                    self._returned(event)
+                case IntentRecorded():
+                    self._intended(event)
+                case ApprovalRequested():
+                    self._asked(event)
+                case ApprovalDecided():
+                    self._decided(event)
+                case Compacted():
+                    self._compacted(event, events)
+                case RunResumed():
+                    self._resumed()
+                case RunEnded():
+                    self._ended(event)
+                case RunContinued() | RunStarted() | Reminded() | LimitReached() | RunInterrupted():
+                    pass
+            self.state.apply(event)
+
+    def _out_of_place(self, event: Event) -> bool:
+        state, before = self.state, len(self.found)
+        if (self.index == 0) != isinstance(event, RunStarted):
+            self.broken("I20", "a run begins with RunStarted, once")
+        elif state.ended and not isinstance(event, RunContinued):
+            self.broken("I13", f"the run had ended with {state.ended.reason!r}")
+        elif isinstance(event, RunContinued) and not state.ended:
+            self.broken("I20", "a follow-up came before the end of what it follows")
+        elif isinstance(event, ModelReplied | RunEnded | LimitReached | Reminded | Compacted) and state.pending:
+            self.broken("I1", f"the calls {sorted(state.pending)} have no result yet")
+        elif isinstance(event, ToolReturned) and event.call_id not in state.pending:
+            twice = event.call_id in self.answered
+            self.broken(
+                "I1",
+                f"a {'second ' if twice else ''}result for {event.call_id!r}, which {'has one' if twice else 'nobody asked for'}",
+            )
+        return len(self.found) > before
+
+    def _replied(self, reply: ModelReplied) -> None:
+        state = self.state
+        if state.answer and state.answer.stop != "pause":
+            self.broken("I14", "the model was asked again although its answer was on record")
+        if not reply.text and not reply.calls and not reply.dropped_calls:
+            self.broken("I3", "an empty turn entered the history")
+        if state.stopping and reply.calls:
+            self.broken("I20", "calls entered the history after the limit was reached")
+        if self.limits and self.limits.steps is not None and not state.stopping and state.steps >= self.limits.steps:
+            self.broken("I17", f"step {state.steps + 1} of {self.limits.steps}")
+        if self.limits and self.limits.tokens is not None and not state.stopping and state.spent >= self.limits.tokens:
+            self.broken("I17", f"{state.spent} of {self.limits.tokens} tokens were spent before this reply")
+        for call in reply.calls:
+            if not _ID.fullmatch(call.id):
+                self.broken("I2", f"the call id {call.id!r} is not one a provider accepts")
+            if call.id in self.calls:
+                self.broken("I2", f"the call id {call.id!r} was used before in this run")
+            self.calls[call.id] = call
+        if len({c.id for c in reply.calls}) < len(reply.calls):
+            self.broken("I2", "two calls of the reply share an id")
+
+    def _returned(self, result: ToolReturned) -> None:
+        call = self.calls[result.call_id]
+        self.answered.add(call.id)
+        ran = result.error not in NOT_RUN and result.error != "outcome_unknown"
+        if self.state.cut and ran:
+            self.broken("I12", f"{call.name} ran although its reply was cut")
+        if ran and self.effects.get(call.name, "once") == "once" and self.effects:
+            if call.id in self.in_doubt and call.name not in self.probed:
+                self.broken("I8", f"{call.name} was in doubt, and has an outcome although it was not started anew")
+            elif call.id not in self.intents and call.id not in self.in_doubt:
+                self.broken("I7", f"{call.name} ran without an intent on record")
+        if ran and call.id in self.gated and call.id not in self.allowed and call.name not in self.standing:
+            self.broken("I10", f"{call.name} ran without being allowed")
+        if result.repeat and result.repeat != self.state.repeat(call, result):
+            self.broken("I30", f"repeat is {result.repeat}, and should be {self.state.repeat(call, result)}")
+        if _unclean(result.content):
+            self.broken("I3", "the result holds a lone surrogate")
+
+    def _intended(self, intent: IntentRecorded) -> None:
+        for call_id in (*intent.call_ids, *intent.approved):
+            if call_id not in self.state.pending:
+                self.broken("I7", f"an intent for {call_id!r}, which does not wait to run")
+        for call_id in intent.call_ids:
+            if call_id in self.intents:
+                self.broken("I7", f"{call_id!r} was started a second time")
+            self.intents.add(call_id)
+            self.in_doubt.discard(call_id)
+        for call_id in intent.approved:
+            if call_id not in self.state.decisions:
+                self.broken("I11", f"an approval of {call_id!r} was used up, and there is none")
+
+    def _asked(self, question: ApprovalRequested) -> None:
+        for request in question.requests:
+            if request.call_id not in self.state.pending:
+                self.broken("I10", f"an approval was asked for {request.call_id!r}, which does not wait to run")
+            if request.call_id in self.state.requested:
+                self.broken("I11", f"an approval of {request.call_id!r} was asked for twice")
+            self.gated.add(request.call_id)
+
+    def _decided(self, decision: ApprovalDecided) -> None:
+        call_id = decision.call_id
+        if call_id not in self.state.requested:
+            self.broken("I10", f"a decision about {call_id!r}, which nobody asked for")
+        elif call_id in self.state.decisions:
+            self.broken("I11", f"a second decision about {call_id!r}")
+        elif decision.arguments is None and decision.fingerprint != self.state.requested[call_id]:
+            self.broken("I9", f"the decision about {call_id!r} is bound to something else than what was asked")
+        elif decision.allowed:
+            self.allowed.add(call_id)
+            if decision.standing and call_id in self.calls:
+                self.standing.add(self.calls[call_id].name)
+
+    def _resumed(self) -> None:
+        for intent in self.state.intents:
+            waiting = [c for c in intent if c in self.state.pending]
+            for n, call_id in enumerate(waiting):
+                self.intents.discard(call_id)
+                if n == 0:
+                    self.in_doubt.add(call_id)
+                    self.allowed.discard(call_id)  # its approval was used up when it was started
+
+    def _compacted(self, event: Compacted, events: Sequence[Event]) -> None:
+        for call_id in event.cleared:
+            if call_id not in self.answered:
+                self.broken("I5", f"the result of {call_id!r} was cleared before it was there")
+        if bool(event.summary) != bool(event.upto):
+            self.broken("I5", "a summary needs a place up to which it speaks, and the other way round")
+        if event.upto > self.index:
+            self.broken("I5", f"the summary speaks of event {event.upto}, which had not happened")
+        elif event.upto and not isinstance(events[event.upto], ModelReplied | RunContinued):
+            self.broken("I5", f"the cut before event {event.upto} ({type(events[event.upto]).__name__}) parts a turn")
+
+    def _ended(self, end: RunEnded) -> None:
+        state = self.state
+        if not end.answer.strip() and end.reason != "answered":
+            self.broken("I20", "the run ended without an answer")
+        if state.stopping and end.reason != state.stopping.limit:
+            self.broken("I20", f"the limit was {state.stopping.limit!r}, and the reason given is {end.reason!r}")
+        if not state.stopping and end.reason != "answered":
+            self.broken("I20", f"ended with {end.reason!r}, and no limit was reached")
+        if end.source == "model" and (state.answer is None or state.answer.text != end.answer):
+            self.broken("I20", "the answer is not what the model said last")
+
+
+def check(
+    events: Iterable[Event],
+    *,
+    effects: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    probed: Iterable[str] = (),
+    secrets: Iterable[str] = (),
+) -> list[Broken]:
+    """Every rule that these events break, in their order; an empty list for a run that is in order.
+
+    `effects` maps tool names to their effect class (a tool that is not in it counts as "once"); without
+    it the rules about effects are not checked. `probed` are tools with a probe. `secrets` must occur
+    nowhere.
+    """
+    given = list(events)
+    walk = _Check(effects or {}, limits, frozenset(probed))
+    walk.walk(given)
+    if not walk.found:
+        walk.found += check_messages(walk.state.transcript.messages, open_calls=bool(walk.state.pending))
+    for index, event in enumerate(given):
+        walk.found += [
+            Broken("I27", index, type(event).__name__, "holds a secret") for s in secrets if s and s in repr(event)
+        ]
+    return walk.found
+
+
+def check_messages(messages: Sequence[Message], *, open_calls: bool = False) -> list[Broken]:
+    """What a provider would refuse about a history: I1 to I3 for what is really sent.
+
+    `open_calls` allows the last turn to wait for its results, as between a reply and the next request.
+    """
+    found: list[Broken] = []
+    owed: list[str] = []
+    seen: set[str] = set()
+
+    def broken(rule: str, n: int, why: str) -> None:
+        found.append(Broken(rule, n, type(messages[n]).__name__, why))
+
+    for n, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            if owed[:1] != [message.call_id]:
+                broken("I1", n, f"a result for {message.call_id!r} where {owed[:1] or 'none'} is due")
+            owed = owed[1:]
+        elif owed:
+            broken("I1", n, f"the calls {owed} have no result before this")
+            owed = []
+        if isinstance(message, AssistantMessage):
+            owed = [call.id for call in message.calls]
+            if not message.text and not message.calls:
+                broken("I3", n, "an assistant turn with neither text nor calls")
+            if again := [i for i in owed if i in seen]:
+                broken("I2", n, f"the ids {again} were used before")
+            seen.update(owed)
+        text = message.content if isinstance(message, ToolMessage) else message.text
+        if _unclean(text):
+            broken("I3", n, "text with a lone surrogate, which is not UTF-8")
+    if owed and not open_calls:
+        found.append(Broken("I1", -1, "the history", f"the calls {owed} have no result"))
+    if not any(isinstance(m, UserMessage) for m in messages):
+        found.append(Broken("I5", -1, "the history", "the question is gone"))
+    return found
+
+
+def check_requests(bodies: Sequence[bytes]) -> list[Broken]:
+    """What is wrong with request bodies as they went over the wire: I3, in every dialect."""
+    found: list[Broken] = []
+    for n, body in enumerate(bodies):
+        try:
+            read = json.loads(body.decode("utf-8"), parse_constant=_refuse)
+        except ValueError as error:
+            found.append(Broken("I3", n, "request", f"not valid JSON in UTF-8: {error}"))
+            continue
+        if not isinstance(read, dict) or ("tools" in read and not read["tools"]):
+            found.append(Broken("I3", n, "request", "`tools` is there and empty"))
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _unclean(text: str) -> bool:
+    return any("\ud800" <= c <= "\udfff" for c in text) if not text.isascii() else False
+
+
+Checker = Callable[[Iterable[Event]], list[Broken]]

@@ -105,6 +105,8 @@ class _Check:
                     self._ended(event)
                 case RunContinued() | RunStarted() | Reminded() | LimitReached() | RunInterrupted():
                     pass
+            if any(broken.rule == "I2" and broken.index == self.index for broken in self.found):
+                return  # two calls that cannot be told apart
             self.state.apply(event)
 
     def _out_of_place(self, event: Event) -> bool:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, Final, get_type_hints
 
 from .errors import UsageError
@@ -161,20 +161,23 @@ def readable_parameters(func: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def local_names(func: Callable[..., Any]) -> dict[str, Any]:
-    """What the annotations of `func` name among the local variables of whoever makes it a tool.
+    """What the annotations of `func` name among the local variables of the functions it is written in.
 
     With postponed annotations a class that is local to a function is a mere string in the signature.
-    Only the names that occur are kept, so that a tool does not keep the whole frame alive.
+    Only the names that occur are kept, so that a tool does not keep whole frames alive.
     """
+    body: Any = body_of(func)
+    code: Any = getattr(body, "__code__", None)
     texts = [parameter.annotation for parameter in readable_parameters(func) if isinstance(parameter.annotation, str)]
     wanted = set(re.findall(r"\w+", " ".join(texts)))
-    caller = sys._getframe(1)  # noqa: SLF001 - the documented way to look at a caller
-    while caller.f_back and caller.f_globals.get("__name__", "").partition(".")[0] in _OURS:
-        caller = caller.f_back
-    return {name: value for name, value in caller.f_locals.items() if name in wanted}
-
-
-_OURS: Final = frozenset({__name__.partition(".")[0], "dataclasses", "copy"})
+    found: dict[str, Any] = {}
+    frame: FrameType | None = sys._getframe(1) if code and wanted else None  # noqa: SLF001 - the documented way
+    while frame:
+        around = frame.f_code
+        if around.co_filename == code.co_filename and body.__qualname__.startswith(f"{around.co_qualname}."):
+            found = {name: value for name, value in frame.f_locals.items() if name in wanted} | found
+        frame = frame.f_back
+    return found
 
 
 def _unpartial(func: Any) -> Any:

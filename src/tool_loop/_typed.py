@@ -109,8 +109,10 @@ def _field(name: str, parameter: Parameter, signature: Signature) -> tuple[Any, 
         raise UsageError(f"tool {name!r}: the type of parameter {parameter.name!r} is not known here: {annotation}")
     metadata = getattr(annotation, "__metadata__", ())
     said = " ".join(note for note in metadata if isinstance(note, str)) or parameter.description
-    described = any(getattr(note, "description", None) for note in metadata)
-    details = Field(alias=parameter.name, description=None if described else said or None)
+    if not said or any(getattr(note, "description", None) for note in metadata):
+        details = Field(alias=parameter.name)  # a Field of the author's own says it better
+    else:
+        details = Field(alias=parameter.name, description=said)
     return Annotated[annotation, details], ... if parameter.default is MISSING else parameter.default
 
 
@@ -153,7 +155,7 @@ def _plain(schema: Any, inline: Schema) -> Any:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         return _plain({**inline[target], **beside}, inline)
     result: Schema = {}
-    said = [schema.get("description", "")]
+    said = []
     for key, value in schema.items():
         if key in _SAID:
             said.append(_SAID[key](value))
@@ -165,9 +167,13 @@ def _plain(schema: Any, inline: Schema) -> Any:
             result[key] = value if key in _VALUES else _plain(value, inline)
     if result.get("type") == "array":
         result.setdefault("items", {})
-    if any(said):
-        result["description"] = "; ".join(filter(None, said))
+    if described := _described(schema.get("description", ""), ", ".join(filter(None, said))):
+        result["description"] = described
     return result
+
+
+def _described(words: str, limits: str) -> str:
+    return f"{words} ({limits})" if words and limits else words or limits
 
 
 def _is_noise(key: str, value: Any) -> bool:

@@ -74,45 +74,94 @@ IN_PROSE = ModelReplied("<tool_call>look", call_in_text=True)
         pytest.param((QUESTION,), {}, Ask(), id="a question is asked"),
         pytest.param(ASKED_LOOK, {}, Act((LOOK,)), id="calls are run"),
         pytest.param(DONE_LOOK, {}, Ask(), id="results are shown to the model"),
-        pytest.param((QUESTION, says("hi")), {}, End(RunEnded("answered", "hi")), id="text without calls is the answer"),
-        pytest.param((*DONE_LOOK, says("hi")), {"steps": 2}, End(RunEnded("answered", "hi")), id="an answer on the last step counts"),
+        pytest.param(
+            (QUESTION, says("hi")), {}, End(RunEnded("answered", "hi")), id="text without calls is the answer"
+        ),
+        pytest.param(
+            (*DONE_LOOK, says("hi")),
+            {"steps": 2},
+            End(RunEnded("answered", "hi")),
+            id="an answer on the last step counts",
+        ),
         pytest.param((QUESTION, ModelReplied("hm", stop="pause")), {}, Ask(), id="a pause is not an answer"),
         pytest.param(DONE_LOOK, {"steps": 1}, Stop("step limit"), id="steps used up"),
         pytest.param(
-            (QUESTION, calls(("1", "look"), usage=Usage(900, 90)), ToolReturned("1", "x")), {"tokens": 1000}, Stop("token budget"), id="tokens used up"
+            (QUESTION, calls(("1", "look"), usage=Usage(900, 90)), ToolReturned("1", "x")),
+            {"tokens": 1000},
+            Stop("token budget"),
+            id="tokens used up",
         ),
         pytest.param(DONE_LOOK, {"tool_calls": 1}, Stop("tool call limit"), id="tool calls used up"),
-        pytest.param((*ASKED_LOOK, ToolReturned("1", "x", repeat=3)), {}, Stop("repeated call"), id="a third identical call"),
-        pytest.param((*ASKED_LOOK, ToolReturned("1", "x", repeat=2)), {}, Ask(), id="a second identical call"),
-        pytest.param((*DONE_LOOK, LimitReached("step limit")), {}, Ask(may_call=False), id="the last word is without tools"),
         pytest.param(
-            (*DONE_LOOK, LimitReached("step limit"), says("so far")), {}, End(RunEnded("step limit", "so far")), id="the last word is the answer"
+            (*ASKED_LOOK, ToolReturned("1", "x", repeat=3)), {}, Stop("repeated call"), id="a third identical call"
+        ),
+        pytest.param((*ASKED_LOOK, ToolReturned("1", "x", repeat=2)), {}, Ask(), id="a second identical call"),
+        pytest.param(
+            (*DONE_LOOK, LimitReached("step limit")), {}, Ask(may_call=False), id="the last word is without tools"
+        ),
+        pytest.param(
+            (*DONE_LOOK, LimitReached("step limit"), says("so far")),
+            {},
+            End(RunEnded("step limit", "so far")),
+            id="the last word is the answer",
         ),
         pytest.param(DONE_LOOK, {"window": 16}, Compact(), id="the window is filling"),
         pytest.param((*DONE_LOOK, Compacted(("1",))), {"window": 1}, Ask(), id="compacted once between two replies"),
         pytest.param((QUESTION, IN_PROSE), {}, Remind(NO_CALL_FOUND), id="a call in prose is pointed out"),
         pytest.param(
-            (QUESTION, IN_PROSE, Reminded("x"), IN_PROSE), {}, End(RunEnded("answered", "<tool_call>look")), id="a call in prose twice is the answer"
+            (QUESTION, IN_PROSE, Reminded("x"), IN_PROSE),
+            {},
+            End(RunEnded("answered", "<tool_call>look")),
+            id="a call in prose twice is the answer",
         ),
         pytest.param(
-            (QUESTION, LimitReached("step limit"), IN_PROSE), {}, End(RunEnded("step limit", "<tool_call>look")), id="no reminder after the last word"
+            (QUESTION, LimitReached("step limit"), IN_PROSE),
+            {},
+            End(RunEnded("step limit", "<tool_call>look")),
+            id="no reminder after the last word",
         ),
         pytest.param(ASKED_PAY, {}, Hold((PAY,)), id="a gated call waits"),
         pytest.param(WAITING, {}, Hold((PAY,)), id="an undecided call goes on waiting"),
-        pytest.param((*WAITING, ApprovalDecided("2", True, fingerprint="f")), {}, Act((PAY,)), id="an allowed call runs"),
-        pytest.param((*WAITING, ApprovalDecided("2", False)), {}, Act((PAY,)), id="a denied call gets its result"),
-        pytest.param((QUESTION, calls(("1", "look"), ("2", "pay"))), {}, Act((LOOK,)), id="siblings of a gated call run first"),
-        pytest.param((QUESTION, calls(("2", "pay", "{"))), {}, Act((ToolCall("2", "pay", "{"),)), id="a call that cannot run needs nobody"),
         pytest.param(
-            (QUESTION, replace(calls(("2", "pay")), stop="length")), {}, Act((PAY,)), id="a call of a cut reply needs nobody"
+            (*WAITING, ApprovalDecided("2", True, fingerprint="f")), {}, Act((PAY,)), id="an allowed call runs"
         ),
-        pytest.param((QUESTION, says("hi"), RunEnded("answered", "hi")), {}, End(RunEnded("answered", "hi")), id="an ended run stays ended"),
-        pytest.param((QUESTION, says("hi"), RunEnded("answered", "hi"), RunContinued("and?")), {}, Ask(), id="a follow-up is asked"),
-        pytest.param((QUESTION, says("hi"), RunResumed()), {}, End(RunEnded("answered", "hi")), id="an answer survives a crash"),
+        pytest.param((*WAITING, ApprovalDecided("2", False)), {}, Act((PAY,)), id="a denied call gets its result"),
+        pytest.param(
+            (QUESTION, calls(("1", "look"), ("2", "pay"))), {}, Act((LOOK,)), id="siblings of a gated call run first"
+        ),
+        pytest.param(
+            (QUESTION, calls(("2", "pay", "{"))),
+            {},
+            Act((ToolCall("2", "pay", "{"),)),
+            id="a call that cannot run needs nobody",
+        ),
+        pytest.param(
+            (QUESTION, replace(calls(("2", "pay")), stop="length")),
+            {},
+            Act((PAY,)),
+            id="a call of a cut reply needs nobody",
+        ),
+        pytest.param(
+            (QUESTION, says("hi"), RunEnded("answered", "hi")),
+            {},
+            End(RunEnded("answered", "hi")),
+            id="an ended run stays ended",
+        ),
+        pytest.param(
+            (QUESTION, says("hi"), RunEnded("answered", "hi"), RunContinued("and?")),
+            {},
+            Ask(),
+            id="a follow-up is asked",
+        ),
+        pytest.param(
+            (QUESTION, says("hi"), RunResumed()), {}, End(RunEnded("answered", "hi")), id="an answer survives a crash"
+        ),
         pytest.param((QUESTION, RunInterrupted("auth"), RunResumed()), {}, Ask(), id="a mended run asks again"),
-        pytest.param((*ASKED_PAY, IntentRecorded(("2",)), RunResumed()), {}, Act((PAY,)), id="a call in doubt is looked into"),
+        pytest.param(
+            (*ASKED_PAY, IntentRecorded(("2",)), RunResumed()), {}, Act((PAY,)), id="a call in doubt is looked into"
+        ),
     ],
-)  # fmt: skip
+)
 def test_next_move(events: tuple, limits: dict, move: object) -> None:
     assert next_move(State.of(events), TOOLS, Limits(**{"tokens": None} | limits)) == move
 
@@ -482,7 +531,7 @@ def test_the_synchronous_door_refuses_to_stand_inside_an_event_loop() -> None:
     agent = Agent(ScriptedLLM("a", "b"))
 
     async def main() -> None:
-        with pytest.raises(UsageError, match="await agent.run"):
+        with pytest.raises(UsageError, match=r"await agent\.run"):
             agent.run_sync("q")
 
     asyncio.run(main())

@@ -113,7 +113,8 @@ def python(code: str, **env: str) -> str:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    code = "import tool_loop, sys; print([m for m in ('pydantic', 'httpx2', 'jsonschema_rs', 'asyncio', 'sqlite3') if m in sys.modules])"
+    heavy = ("pydantic", "httpx2", "jsonschema_rs", "asyncio", "sqlite3")
+    code = f"import tool_loop, sys; print([m for m in {heavy} if m in sys.modules])"
 
     assert python(code) == "[]"
 

@@ -29,8 +29,8 @@ CATALOGUE: tuple[Failure, ...] = (
         "transport",
         "429, 408, 409, 425",
         ("rate_limit", "timeout"),
-        "retried, after the wait the server asks for (retry-after-ms, Retry-After in seconds or as a date, the reset of "
-        "the exhausted limit), else with exponential backoff and full jitter; a wait that does not fit the deadline is "
+        "retried, after the wait the server asks for (retry-after-ms, Retry-After in seconds or as a date, the reset "
+        "of the exhausted limit), else with exponential backoff and full jitter; a wait that does not fit the deadline is "
         "reported at once, with the figure",
     ),
     Failure(
@@ -45,7 +45,12 @@ CATALOGUE: tuple[Failure, ...] = (
         ("connection", "timeout"),
         "retried for as long as the deadline allows, so an outage of a minute is sat out",
     ),
-    Failure("transport", "401, 403", ("auth",), "no retry: a typed error that says which setting to mend, never showing the key"),
+    Failure(
+        "transport",
+        "401, 403",
+        ("auth",),
+        "no retry: a typed error that says which setting to mend, never showing the key",
+    ),
     Failure("transport", "404, unknown model or path", ("not_found",), "no retry: a typed error"),
     Failure(
         "transport",
@@ -53,8 +58,18 @@ CATALOGUE: tuple[Failure, ...] = (
         ("bad_request",),
         "no retry: a typed error naming the parameter; a parameter with a known substitute is swapped once",
     ),
-    Failure("transport", "402, quota used up", ("quota",), "no retry, although it may come as a 429: no waiting fills an account"),
-    Failure("transport", "prompt or answer filtered", ("content_filter",), "no retry: a typed error, or an answer marked as filtered"),
+    Failure(
+        "transport",
+        "402, quota used up",
+        ("quota",),
+        "no retry, although it may come as a 429: no waiting fills an account",
+    ),
+    Failure(
+        "transport",
+        "prompt or answer filtered",
+        ("content_filter",),
+        "no retry: a typed error, or an answer marked as filtered",
+    ),
     Failure("transport", "context too long", ("context_length",), "compacted once and asked again; else a typed error"),
     Failure(
         "transport",
@@ -70,32 +85,80 @@ CATALOGUE: tuple[Failure, ...] = (
     ),
     Failure("protocol", "empty reply", ("empty",), "asked again, three times at most"),
     Failure("protocol", "call without a name", ("protocol",), "asked again"),
-    Failure("protocol", "the server rejects its own model's call", ("model_output",), "asked again, three times at most"),
+    Failure(
+        "protocol", "the server rejects its own model's call", ("model_output",), "asked again, three times at most"
+    ),
     Failure("protocol", "missing, repeated or foreign call ids", (), "made unique, in call and result alike"),
-    Failure("protocol", "reply cut at the output limit, with calls", ("cut_off",), "no call of it is run; the model is told to send less"),
-    Failure("protocol", "a call written as text", (), "never run; the model is told once, then it counts as the answer, with a warning"),
-    Failure("tool", "arguments are not a JSON object", ("bad_json",), "a result with the position and the likely cause; nothing is guessed"),
-    Failure("tool", "missing, mistyped or unknown field", ("invalid_arguments",), "a result naming each field, what was expected and what came"),
+    Failure(
+        "protocol",
+        "reply cut at the output limit, with calls",
+        ("cut_off",),
+        "no call of it is run; the model is told to send less",
+    ),
+    Failure(
+        "protocol",
+        "a call written as text",
+        (),
+        "never run; the model is told once, then it counts as the answer, with a warning",
+    ),
+    Failure(
+        "tool",
+        "arguments are not a JSON object",
+        ("bad_json",),
+        "a result with the position and the likely cause; nothing is guessed",
+    ),
+    Failure(
+        "tool",
+        "missing, mistyped or unknown field",
+        ("invalid_arguments",),
+        "a result naming each field, what was expected and what came",
+    ),
     Failure("tool", "unknown tool", ("unknown_tool",), "a result listing the real ones, the nearest name first"),
-    Failure("tool", "no such file or directory", ("not_found",), "a result whose hint names the nearest existing paths, then where to look"),
+    Failure(
+        "tool",
+        "no such file or directory",
+        ("not_found",),
+        "a result whose hint names the nearest existing paths, then where to look",
+    ),
     Failure("tool", "path outside of the root", ("invalid_argument",), "refused before anything outside is touched"),
     Failure("tool", "binary or special file", ("invalid_argument",), "refused; a FIFO or a device never blocks"),
     Failure("tool", "regex does not compile", ("invalid_argument",), "a result with the engine's own message"),
     Failure("tool", "file, line or output too large", (), "cut; the header says the real size and how to read on"),
     Failure("tool", "no matches", (), "a normal result"),
     Failure("tool", "permission denied", ("permission_denied",), "a result"),
-    Failure("tool", "past its deadline", ("timed_out",), "a process is killed with its children; a thread is left, and the result says so"),
+    Failure(
+        "tool",
+        "past its deadline",
+        ("timed_out",),
+        "a process is killed with its children; a thread is left, and the result says so",
+    ),
     Failure("tool", "the tool says no", ("tool_failed",), "the text of the ToolError its author raised"),
-    Failure("tool", "the tool crashes", ("tool_crashed",), 'a result with the type of the exception, never its text: "repeating this will not help"'),
+    Failure(
+        "tool",
+        "the tool crashes",
+        ("tool_crashed",),
+        'a result with the type of the exception, never its text: "repeating this will not help"',
+    ),
     Failure(
         "tool",
         "the process died while it ran",
         ("outcome_unknown",),
-        "`read` and `idempotent` run again under the same key; `once` never: its probe tells, or a person, or the model is told to check",
+        "`read` and `idempotent` run again under the same key; `once` never: its probe tells, or a person, or the "
+        "model is told to check",
     ),
-    Failure("tool", "approval denied, expired or for something else", ("denied",), "a result with the person's reason; siblings are not disturbed"),
+    Failure(
+        "tool",
+        "approval denied, expired or for something else",
+        ("denied",),
+        "a result with the person's reason; siblings are not disturbed",
+    ),
     Failure("tool", "called more often than it may be", ("limit_reached",), "a result; the run goes on"),
-    Failure("loop", "the same call with the same result", ("repeated call",), "the 2nd gets a note, the 3rd without anything new stops the run with a last word"),
+    Failure(
+        "loop",
+        "the same call with the same result",
+        ("repeated call",),
+        "the 2nd gets a note, the 3rd without anything new stops the run with a last word",
+    ),
     Failure(
         "loop",
         "steps, tokens, money, calls or time used up",
@@ -106,13 +169,29 @@ CATALOGUE: tuple[Failure, ...] = (
         "loop",
         "cancelled, Ctrl-C",
         ("cancelled",),
-        "every open call gets a result, nothing is left running, the run can be resumed; a `once` call has a second to land",
+        "every open call gets a result, nothing is left running, the run can be resumed; a `once` call has a second "
+        "to land",
     ),
-    Failure("journal", "a write fails", ("journal",), "a typed error before the effect: what is not on record does not happen"),
-    Failure("journal", "another process drives the run", ("run_busy", "fenced"), "refused, naming it; one that wakes up after a takeover cannot write"),
-    Failure("journal", "a damaged record", ("journal_damaged",), "a torn last record is dropped; anywhere else it is refused, naming the record"),
+    Failure(
+        "journal",
+        "a write fails",
+        ("journal",),
+        "a typed error before the effect: what is not on record does not happen",
+    ),
+    Failure(
+        "journal",
+        "another process drives the run",
+        ("run_busy", "fenced"),
+        "refused, naming it; one that wakes up after a takeover cannot write",
+    ),
+    Failure(
+        "journal",
+        "a damaged record",
+        ("journal_damaged",),
+        "a torn last record is dropped; anywhere else it is refused, naming the record",
+    ),
     Failure("journal", "the run keeps killing its process", ("poisoned",), "parked until a person releases it"),
-)  # fmt: skip
+)
 
 
 def table() -> str:

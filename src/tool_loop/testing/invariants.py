@@ -120,11 +120,8 @@ class _Check:
         elif isinstance(event, ModelReplied | RunEnded | LimitReached | Reminded | Compacted) and state.pending:
             self.broken("I1", f"the calls {sorted(state.pending)} have no result yet")
         elif isinstance(event, ToolReturned) and event.call_id not in state.pending:
-            twice = event.call_id in self.answered
-            self.broken(
-                "I1",
-                f"a {'second ' if twice else ''}result for {event.call_id!r}, which {'has one' if twice else 'nobody asked for'}",
-            )
+            why = "has one already" if event.call_id in self.answered else "nobody asked for"
+            self.broken("I1", f"a result for {event.call_id!r}, which {why}")
         return len(self.found) > before
 
     def _replied(self, reply: ModelReplied) -> None:

@@ -48,7 +48,9 @@ def call_line(call: ToolCall) -> str:
     arguments = _object(call.arguments)
     if arguments is None:
         return f"{call.name} {_cut(call.arguments, VALUE_CHARS)}".rstrip()
-    words = [f"{name}={_value(value)}" if n else _value(value) for n, (name, value) in enumerate(arguments.items())]
+    # Some models spell out every default; what is null or false says nothing.
+    said = [(name, value) for name, value in arguments.items() if value is not None and value is not False]
+    words = [f"{name}={_value(value)}" if n else _value(value) for n, (name, value) in enumerate(said)]
     return _cut(" ".join([call.name, *words]), LINE_CHARS)
 
 
@@ -57,7 +59,9 @@ def outcome_line(result: ToolReturned, call: ToolCall | None = None) -> str:
     if result.error is not None:
         return _failure_line(result, call)
     if call and call.name == "grep" and (found := _ONE_FILE.match(result.content)):
-        return _cut(found[1] + found[2], LINE_CHARS)  # where it is says more than that it is in one file
+        # Where it is says more than that it is in one file.
+        place = found[2] if found[1].startswith("1 ") else found[2].rpartition(":")[0]
+        return _cut(found[1] + place, LINE_CHARS)
     first, _, rest = result.content.lstrip("\n")[: 4 * LINE_CHARS].partition("\n")
     if rest and (call is None or call.name not in _WITH_HEADER):
         return f"{_cut(first, LINE_CHARS)} ({plural(_lines(result.content), 'line')})"

@@ -15,7 +15,7 @@ from tool_loop.errors import (
     UnknownRun,
     UsageError,
 )
-from tool_loop.terminal import Terminal, one_line
+from tool_loop.terminal import Terminal, one_line, safe
 
 # The person has to change something; no later attempt would end differently.
 _SETUP = frozenset({"auth", "not_found", "quota"})
@@ -40,8 +40,10 @@ def explain(error: Exception, resume: str = "") -> int:
     err = Terminal(sys.stderr, quiet_when_gone=True)
     if os.environ.get("TOOL_LOOP_DEBUG"):
         err.write("".join(map(_scrubbed, traceback.format_exception(error))))
-    for line in _scrubbed(_words(error)).splitlines():
-        err.line(f"tool-loop: {one_line(line)}")
+    first, *more = _scrubbed(_words(error)).split("\n")
+    err.line(f"tool-loop: {one_line(first)}")
+    for line in more:
+        err.line(safe(line))
     if resume and isinstance(error, FatalError) and not isinstance(error, UnknownRun):
         err.line(f"Nothing was lost; resume with: {resume}")
     return exit_code(error)

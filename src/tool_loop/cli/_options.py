@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, _ActionsContainer
 
-APIS = ("chat", "responses", "anthropic")
+APIS = ("chat", "responses", "messages")
 POLICIES = ("never", "effects", "always")
 
 

@@ -55,12 +55,14 @@ class Session:
         """Drive it to its end and return the exit code. Raises what is wrong before it starts."""
         args = self.args
         with ExitStack() as stack:
+            if not isinstance(self.journal, MemoryJournal):
+                stack.enter_context(self.journal)
             file = AnswerFile(args.output) if args.output else None
             if file:
                 stack.callback(file.close)
             keys = stack.enter_context(keyboard())
             err = Terminal(sys.stderr, quiet_when_gone=True)
-            llm = llm_of(args)
+            llm = llm_of(args, self.notices.append)
             priced, prices = pricing(args, llm)
             agent = Agent(
                 priced,

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -27,16 +27,19 @@ if TYPE_CHECKING:
 T = TypeVar("T", int, float)
 
 NOTHING_SET: Final = """\
-no model is configured. Set one of:
-  OpenAI:         export OPENAI_API_KEY=sk-... OPENAI_MODEL=gpt-5.1-mini
-  a local server: export OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_MODEL=the-name-it-has
-Or try: tool-loop demo, which needs nothing."""
+no model is configured. `tool-loop demo` needs none; to ask a real one, set
+  for OpenAI:         export OPENAI_API_KEY=sk-... OPENAI_MODEL=gpt-5.1-mini
+  for a local server: export OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_MODEL=its-name"""
 
-_ENVIRONMENT: Final = tuple(
-    f"{provider}_{what}" for provider in ("OPENAI", "ANTHROPIC") for what in ("API_KEY", "MODEL", "BASE_URL")
-)
+_ENVIRONMENT: Final = (
+    "OPENAI_API_KEY", "OPENAI_MODEL", "OPENAI_BASE_URL",
+    "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_MODEL", "ANTHROPIC_BASE_URL",
+)  # fmt: skip
+_OPENAI: Final = ("OPENAI_BASE_URL", "https://api.openai.com/v1")
+_ANTHROPIC: Final = ("ANTHROPIC_BASE_URL", "https://api.anthropic.com")
 _RECORDED: Final = (
-    "root", "model", "base_url", "api", "tools", "approve", "max_steps", "max_tokens", "max_usd", "timeout", "window",
+    "root", "model", "base_url", "api", "dialect", "tools", "approve",
+    "max_steps", "max_tokens", "max_usd", "timeout", "window",
 )  # fmt: skip
 _SECRET: Final = re.compile(r"key|token|secret|sig|password|auth|code", re.IGNORECASE)
 
@@ -47,10 +50,11 @@ def with_recorded(args: Namespace, meta: str) -> Namespace:
         recorded = json.loads(meta)
     except ValueError:
         recorded = {}
-    filled = Namespace(**vars(args))
+    filled = Namespace(**vars(args), url_from_record=False)
     for name in _RECORDED:
         if getattr(filled, name, None) is None and isinstance(recorded, dict):
             setattr(filled, name, recorded.get(name))
+            filled.url_from_record |= name == "base_url" and filled.base_url is not None
     return filled
 
 
@@ -121,21 +125,38 @@ def _from_file(path: str) -> object:
     return module
 
 
-def llm_of(args: Namespace, environ: Mapping[str, str] = os.environ) -> LLM:
+def llm_of(args: Namespace, notice: Callable[[str], None], environ: Mapping[str, str] = os.environ) -> LLM:
     """The model that was asked for. Raises `ConfigurationError` when there is none, saying what to set."""
     if not (args.model or args.base_url or any(environ.get(name) for name in _ENVIRONMENT)):
         raise ConfigurationError(NOTHING_SET)
     from tool_loop.llm.pick import pick_llm
 
-    return pick_llm(args.model, args.base_url, None, api=args.api, stream=not args.no_stream)
+    options: dict[str, Any] = {"stream": not args.no_stream}
+    key = None
+    if getattr(args, "url_from_record", False) and not _configured_now(args.base_url, environ):
+        # The key of today's endpoint is not for the one the run was made with.
+        key = ""
+        if args.dialect == "messages":
+            options["auth_token"] = ""
+        if any(environ.get(name) for name in _ENVIRONMENT if name.endswith(("KEY", "TOKEN"))):
+            notice(f"this run was made with {args.base_url}, where no key is sent to now; --base-url with it sends it")
+    return pick_llm(args.model, args.base_url, key, api=args.api, **options)
 
 
-def meta_of(args: Namespace, llm: LLM) -> dict[str, object]:
+def _configured_now(url: str, environ: Mapping[str, str]) -> bool:
+    from tool_loop.llm.endpoint import origin_of
+
+    return origin_of(url) in [origin_of(environ.get(name) or default) for name, default in (_OPENAI, _ANTHROPIC)]
+
+
+def meta_of(args: Namespace, llm: LLM, environ: Mapping[str, str] = os.environ) -> dict[str, object]:
     """What has to be recorded for the run to go on later. The key is not in it, nor what may be one."""
     said = {name: getattr(args, name, None) for name in _RECORDED}
-    said["root"] = os.path.abspath(args.root or ".")  # noqa: PTH100  links stay as the person wrote them
+    said["root"] = os.path.abspath(getattr(args, "root", None) or ".")  # noqa: PTH100  links stay as the person wrote them
     said["model"] = getattr(llm, "model", args.model)
-    said["base_url"] = _without_secrets(args.base_url) if args.base_url else None
+    said["dialect"] = str(getattr(llm, "origin", "")).partition(":")[0]
+    name, default = _ANTHROPIC if said["dialect"] == "messages" else _OPENAI
+    said["base_url"] = _without_secrets(args.base_url or environ.get(name) or default)
     return {name: value for name, value in said.items() if value is not None} | {"version": __version__}
 
 

@@ -12,6 +12,9 @@ def register(subparsers: Any) -> None:
     parser = command(subparsers, "resume", epilog=EXIT_CODES)
     _options.add_which(parser)
     _options.add_journal(parser)
+    parser.add_argument(
+        "--unpark", action="store_true", help="a run that was parked because its process kept dying: try it again"
+    )
     _options.add_tools(parser)
     _options.add_model(parser)
     _options.add_limits(parser)
@@ -26,5 +29,7 @@ def run(args: Namespace) -> int:
     journal = saved_runs(args)
     run_id = find_run(journal, args.run, last=args.last)
     earlier = tuple(journal.events(run_id))
+    if args.unpark:
+        journal.unpark(run_id)
     session = Session(with_recorded(args, recorded_meta(earlier)), run_id, journal, earlier)
     return session.run(lambda agent, watch: agent.resume(run_id, on_event=watch))

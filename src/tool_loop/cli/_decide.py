@@ -1,0 +1,76 @@
+"""What `approve` and `deny` share: find the call that waits, show it whole, record the decision."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+
+from tool_loop.errors import UsageError
+from tool_loop.events import ToolCall
+from tool_loop.state import State
+from tool_loop.terminal import Terminal, one_line
+
+from . import _options
+from ._review import shown_call
+from ._store import find_run, person, resume_command, saved_runs
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help="the run's id, or enough of its beginning")
+    parser.add_argument("call", nargs="?", metavar="CALL", help="the call's id; not needed where only one waits")
+    parser.add_argument("--last", action="store_true", help="the run that got on last")
+    parser.add_argument("--note", default="", metavar="TEXT", help="why; the model is told with a refusal")
+    parser.add_argument("--by", default="", metavar="NAME", help="who decides; default: this account's name")
+    _options.add_journal(parser)
+
+
+def decide(args: Namespace, *, allow: bool) -> int:
+    """Record one decision. Raises `UsageError` when it is not clear which call is meant, or none waits."""
+    out = Terminal(sys.stdout)
+    if args.last and args.run and not args.call:
+        args.run, args.call = None, args.run  # with --last the one word is the call
+    with saved_runs(args) as journal:
+        run_id = find_run(journal, args.run, last=args.last)
+        call = _meant(run_id, State.of(journal.events(run_id)), args.call)
+        for line in shown_call(call):
+            out.line(line)
+        expires = getattr(args, "expires", None)
+        asyncio.run(
+            journal.decide(
+                run_id,
+                call.id,
+                allow=allow,
+                by=args.by or person(),
+                note=args.note,
+                standing=getattr(args, "for_run", False),
+                expires_at=time.time() + expires if expires else None,
+            )
+        )
+        left = _waiting(State.of(journal.events(run_id)))
+    out.line(f"{'allowed' if allow else 'denied'}: call {call.id}")
+    if left:
+        out.line(f"still waiting: {', '.join(one_line(f'{other.id} ({other.name})') for other in left)}")
+    else:
+        out.line(f"go on with: {resume_command(run_id, args.journal)}")
+    return 0
+
+
+def _waiting(state: State) -> list[ToolCall]:
+    return [call for call in state.pending.values() if call.id in state.requested and not state.decision(call)]
+
+
+def _meant(run_id: str, state: State, call_id: str | None) -> ToolCall:
+    waiting = _waiting(state)
+    if not waiting:
+        raise UsageError(f"no call of run {run_id} waits for an approval")
+    names = ", ".join(one_line(f"{call.id} ({call.name})") for call in waiting)
+    if call_id is None:
+        if len(waiting) > 1:
+            raise UsageError(f"{len(waiting)} calls wait, say which: {names}")
+        return waiting[0]
+    for call in waiting:
+        if call.id == call_id:
+            return call
+    raise UsageError(f"no call {call_id!r} waits in run {run_id}; there is {names}")

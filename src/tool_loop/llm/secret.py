@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from threading import Lock
 from typing import Final, NoReturn
+from weakref import WeakSet
 
 HIDDEN: Final = "[key]"
 
@@ -24,10 +26,13 @@ _MASKED: Final = re.compile(r"(?P<head>[\w-]*)(?:\*{2,}|\.{3,}|…)(?P<tail>[\w-
 class Secret:
     """A key. `reveal` is the only way to it: it has no text, no hash, no copy and no pickle."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("__weakref__", "_value")
 
     def __init__(self, value: str) -> None:
         self._value = value
+        if value:
+            with _LOCK:
+                _ALIVE.add(self)
 
     def reveal(self) -> str:
         return self._value
@@ -53,6 +58,17 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret is not written anywhere")
+
+
+# Every key in use, for the exit to logs and traces, where nobody knows any more whose text it is.
+_ALIVE: Final[WeakSet[Secret]] = WeakSet()
+_LOCK: Final = Lock()  # one thread may log while another makes a model
+
+
+def alive() -> list[Secret]:
+    """The keys that this process holds at the moment."""
+    with _LOCK:
+        return list(_ALIVE)
 
 
 def _without_parts(text: str, key: str) -> str:

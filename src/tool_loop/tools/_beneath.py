@@ -55,14 +55,12 @@ def best_opener(directory: int) -> Opener:
 def kernel(directory: int, path: bytes, flags: int) -> int:
     """Open through openat2. Raises OSError with ENOSYS where there is none."""
     call, how = _system_call(), _how(flags)
-    for _ in range(_TRIES):
-        descriptor: int = call(_OPENAT2, directory, path, how, 24)
-        if descriptor >= 0:
-            return descriptor
-        number = _errno()
-        if number not in (errno.EAGAIN, errno.EINTR):
-            break
-    raise OSError(number, os.strerror(number))
+    descriptor, tries = call(_OPENAT2, directory, path, how, 24), 1
+    while descriptor < 0 and _errno() in (errno.EAGAIN, errno.EINTR) and tries < _TRIES:
+        descriptor, tries = call(_OPENAT2, directory, path, how, 24), tries + 1
+    if descriptor < 0:
+        raise _error(_errno())
+    return descriptor
 
 
 def walk(directory: int, path: bytes, flags: int) -> int:

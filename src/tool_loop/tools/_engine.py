@@ -37,7 +37,8 @@ _FLAGS = (
 
 # When a line is so long that ripgrep is refused the memory, it is asked for less: not to keep the
 # line but to map the file, not to say where in the line, and at last not to look at such files.
-_LADDER = (("--column",), ("--column", "--mmap"), ("--mmap",), ("--column", "--max-filesize=16M"))
+_SMALL = "--max-filesize=16M"
+_LADDER = (("--column",), ("--column", "--mmap"), ("--mmap",), ("--column", _SMALL))
 
 _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _CARETS = re.compile(r"\n    (?P<pattern>.*)\n    (?P<space> *)(?P<carets>\^+).*\nerror: (?P<error>.*)")
@@ -66,14 +67,16 @@ class Query:
 class Place:
     """Where to search: below the directory `cwd`, or in one `file` behind an inherited descriptor.
 
-    `name` is the path as the model knows it. `ignore` are the .gitignore files above it in the root,
-    each with the path from there; ripgrep finds them by itself.
+    `name` is the path as the model knows it. `text`: the file begins like text, so its lines can be
+    shown even if there is a NUL somewhere (a log after a crash). `ignore` are the .gitignore files of
+    the directories above, each with the path from there; ripgrep finds them by itself.
     """
 
     name: str
     cwd: str
     file: str = ""
     descriptors: tuple[int, ...] = ()
+    text: bool = False
     ignore: tuple[tuple[str, str], ...] = ()
 
 
@@ -135,14 +138,17 @@ async def _ripgrep(program: str, query: Query, place: Place, seconds: float) -> 
     nothing = "No files were searched" in outcome.err
     if outcome.code == 2 and not outcome.out and not nothing and "(os error " not in outcome.err:
         raise _refused(outcome.err, query)
+    notes = ["files over 16 MiB are left out, a line in one is too long"] if _SMALL in extra else []
     files = 0 if nothing else None
-    return _found("ripgrep", outcome, place, seconds, files=files, columns="--column" in extra)
+    return _found("ripgrep", outcome, place, seconds, files=files, notes=notes, columns="--column" in extra)
 
 
 def _wishes(query: Query, place: Place) -> list[str]:
     flags = [f"--context={query.context}"] if query.context else []
     if query.ignore_case:
         flags.append("--ignore-case")
+    if place.text:
+        flags.append("--text")
     glob = query.glob.removeprefix("**/") if query.glob.count("/") == 1 else query.glob
     if not glob:
         return flags
@@ -167,12 +173,20 @@ async def _python(program: str, query: Query, place: Place, seconds: float) -> F
     outcome = await run(argv, cwd=place.cwd, seconds=seconds, most=_OUTPUT_BYTES, descriptors=place.descriptors)
     if outcome.code == 2:
         raise _refused(outcome.err, query)
-    searched = re.search(r"^searched (\d+) files$", outcome.err, re.MULTILINE)
-    return _found("Python re", outcome, place, seconds, files=int(searched[1]) if searched else None)
+    done = re.search(r"^searched (\d+) files, (\d+) in part$", outcome.err, re.MULTILINE)
+    notes = [f"only the beginning of {done[2]} large files was searched"] if done and done[2] != "0" else []
+    return _found("Python re", outcome, place, seconds, files=int(done[1]) if done else None, notes=notes)
 
 
 def _found(
-    engine: str, outcome: Outcome, place: Place, seconds: float, *, files: int | None, columns: bool = True
+    engine: str,
+    outcome: Outcome,
+    place: Place,
+    seconds: float,
+    *,
+    files: int | None,
+    notes: list[str],
+    columns: bool = True,
 ) -> Found:
     name = os.fsencode(place.name)
     above, name_of_file = (b"", name) if place.file else (name + b"/" if name else b"", None)
@@ -185,15 +199,11 @@ def _found(
     cut = outcome.full or outcome.late
     if outcome.code not in (0, 1, 2) and not cut:
         raise ToolError(f"{engine} ended with {outcome.code}: {outcome.err.strip()[:200]}")
-    return Found(
-        engine,
-        records,
-        more=cut,
-        late_seconds=seconds if outcome.late else 0.0,
-        files=files,
-        unreadable=outcome.err.count("(os error "),
-        binary=binary,
-    )
+    if unreadable := outcome.err.count("(os error "):
+        notes.append(f"{unreadable} could not be read")
+    if outcome.late:
+        notes.append(f"stopped after {seconds:g} s")
+    return Found(engine, records, more=cut, files=files, notes=tuple(notes), binary=binary)
 
 
 def _refused(err: str, query: Query) -> ToolError:

@@ -48,14 +48,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search came to. `more`: there is more than was read; `files`: looked at, where that is known."""
+    """What a search came to. `more`: there is more than was read; `files`: looked at, where that is known.
+
+    `notes` say what was left out.
+    """
 
     engine: str
     records: Sequence[Record] = ()
     more: bool = False
-    late_seconds: float = 0.0
     files: int | None = None
-    unreadable: int = 0
+    notes: tuple[str, ...] = ()
     binary: bool = False
 
 
@@ -96,9 +98,7 @@ def _path(raw: bytes) -> bytes:
 
 def render(root: Root, found: Found, context: int) -> str:
     """The matches as text; every byte of a line is read through the root."""
-    notes = [f"{found.unreadable} files could not be read"] if found.unreadable else []
-    if found.late_seconds:
-        notes.append(f"stopped after {found.late_seconds:g} s")
+    notes = list(found.notes)
     matched = [record for record in found.records if record.matched]
     if not matched:
         return _none(found, notes)

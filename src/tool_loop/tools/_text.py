@@ -104,7 +104,7 @@ class TextFile:
             if chunk:
                 yield chunk
             self._left -= len(chunk)
-            chunk = os.read(self._descriptor, CHUNK)
+            chunk = os.read(self._descriptor, min(CHUNK, max(1, self._left)))
             if not chunk:
                 self.complete = True
                 return

@@ -105,7 +105,7 @@ class Search:
         self.context: int = job["context"]
         self.columns: int = job["columns"]
         self.glob = rule(os.fsencode(job["glob"]), braces=True) if job["glob"] else None
-        self.files = self.matches = 0
+        self.files = self.matches = self.cut = 0
         self.out = sys.stdout.buffer
 
     def tree(self, directory: int, above: bytes, ignore: tuple[Rules, ...]) -> None:
@@ -161,6 +161,7 @@ class Search:
                 self.out.write(
                     path + b': binary file matches (found "\\0" byte around offset %d)\n' % head.index(b"\0")
                 )
+            self.cut += os.fstat(descriptor).st_size > (WIDE_BYTES if wide else FILE_BYTES)
         self.out.flush()
 
     def lines(self, path: bytes, lines: Iterable[tuple[int, int, bytes]]) -> None:
@@ -252,7 +253,7 @@ def main(text: str) -> int:
         ignore = tuple(Rules(0, os.fsencode(add), rules_of(text.encode())) for add, text in job["ignore"])
         directory = os.open(".", OPEN | os.O_DIRECTORY)
         search.tree(directory, b"", ignore)
-    complain(f"searched {search.files} files")
+    complain(f"searched {search.files} files, {search.cut} in part")
     return 0 if search.matches else 1
 
 

@@ -127,10 +127,7 @@ def text_file(descriptor: int, path: str) -> TextFile:
         raise _invalid(f"is a directory: {shown(path)}", f'list it with list_dir, path "{shown(path)}"')
     if not stat.S_ISREG(mode):
         raise _invalid(f"special file: {shown(path)}", "a FIFO, socket or device is not read")
-    try:
-        file = TextFile(descriptor, SCAN_BYTES)
-    except OSError as error:
-        raise ToolError(f"cannot be read: {shown(path)}: {error.strerror}", field="path") from error
+    file = TextFile(descriptor, SCAN_BYTES)
     if file.binary:
         length = size(os.fstat(descriptor).st_size)
         hint = "it holds no text; grep with this path tells whether a pattern is in it"

@@ -18,7 +18,7 @@ from tool_loop.errors import ToolError
 from ._beneath import READ
 from ._engine import Engine, Place, Query, find, search_engine
 from ._matches import render
-from ._text import read, shown
+from ._text import TextFile, read, shown
 from .workspace import Root
 
 __all__ = ["Engine", "grep", "search_engine"]
@@ -49,7 +49,7 @@ async def grep(
     """
     query = _checked(Query(pattern, (glob or "").strip().removeprefix("./"), context, ignore_case))
     engine = engine or search_engine()
-    target = await run_in_thread(partial(_Target, root, path or "."))
+    target = await run_in_thread(partial(_Target, root, path))
     try:
         found = await find(engine, query, target.place, seconds)
     finally:
@@ -81,22 +81,30 @@ class _Target:
     """
 
     def __init__(self, root: Root, path: str) -> None:
-        descriptor = root.open(path, want="file or directory")
+        descriptor, path = root.locate(path, want="file or directory")
         self.close = weakref.finalize(self, os.close, descriptor)
-        mode = os.fstat(descriptor).st_mode
-        parts = [part for part in path.split("/") if part not in ("", ".")]
-        name = "/".join(parts)
-        # Where there is no /proc a child is started by path. What it finds there by a race is looked
-        # up through the root again, and is not there.
-        proc = os.path.isdir("/proc/self/fd")  # noqa: PTH112
-        here = f"/proc/self/fd/{descriptor}" if proc else os.path.join(root.path, name)  # noqa: PTH118
-        if stat.S_ISDIR(mode):
-            self.place = Place(name, here, ignore=tuple(_rules_above(root, parts)))
-        elif stat.S_ISREG(mode):
-            self.place = Place(name, "/", here, (descriptor,))
-        else:
-            hint = "a FIFO, socket or device is not searched"
-            raise ToolError(f"special file: {shown(path)}", kind="invalid_argument", hint=hint, field="path")
+        try:
+            self.place = _place(root, path, descriptor)
+        except OSError as error:
+            raise root.refusal(error, path, "file or directory") from error
+
+
+def _place(root: Root, path: str, descriptor: int) -> Place:
+    mode = os.fstat(descriptor).st_mode
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    name = "/".join(parts)
+    # Where there is no /proc a child is started by path. What it finds there by a race is looked up
+    # through the root again, and is not there.
+    proc = os.path.isdir("/proc/self/fd")  # noqa: PTH112
+    here = f"/proc/self/fd/{descriptor}" if proc else os.path.join(root.path, name)  # noqa: PTH118
+    if stat.S_ISDIR(mode):
+        return Place(name, here, ignore=tuple(_rules_above(root, parts)))
+    if stat.S_ISREG(mode):
+        text = not TextFile(descriptor, 0).binary
+        os.lseek(descriptor, 0, os.SEEK_SET)  # a child that inherits it reads from where we are
+        return Place(name, "/", here, (descriptor,), text=text)
+    hint = "a FIFO, socket or device is not searched"
+    raise ToolError(f"special file: {shown(path)}", kind="invalid_argument", hint=hint, field="path")
 
 
 def _rules_above(root: Root, parts: list[str]) -> list[tuple[str, str]]:

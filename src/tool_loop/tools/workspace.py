@@ -50,20 +50,26 @@ class Root:
         `permission_denied`, and a hint that names what was probably meant. A name that was shown
         escaped (`\xff`) can be given back that way.
         """
+        return self.locate(path, want=want)[0]
+
+    def locate(self, path: str, *, want: Want = "file") -> tuple[int, str]:
+        """`open`, and the path by which it was found: not the given one when that was shown escaped."""
         try:
-            return self.open_bytes(_encode(path or "."), READ)
+            return self.open_bytes(_encode(path or "."), READ), path or "."
         except OSError as error:
             if error.errno == errno.ENOENT and (plain := unshown(path)) != path:
                 with suppress(OSError):
-                    return self.open_bytes(_encode(plain), READ)
-            raise self._refusal(error, path, want) from error
+                    return self.open_bytes(_encode(plain), READ), plain
+            raise self.refusal(error, path, want) from error
 
     @contextmanager
     def opened(self, path: str, *, want: Want = "file") -> Iterator[int]:
-        """`open`, closed at the end of the block."""
+        """`open`, closed at the end of the block; an error of the system inside it is a `ToolError` too."""
         descriptor = self.open(path, want=want)
         try:
             yield descriptor
+        except OSError as error:
+            raise self.refusal(error, path, want) from error
         finally:
             os.close(descriptor)
 
@@ -75,7 +81,8 @@ class Root:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         return self._opener(self._descriptor, path, flags)
 
-    def _refusal(self, error: OSError, path: str, want: Want) -> ToolError:
+    def refusal(self, error: OSError, path: str, want: Want) -> ToolError:
+        """What a tool says about an error of the system at this path."""
         name = shown(path)[:500]
         leaves = error.errno == errno.EXDEV or (error.errno == errno.ENOENT and _climbs(path))
         match error.errno:

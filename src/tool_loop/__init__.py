@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .front import Agent, run_agent
     from .journal import MemoryJournal
     from .limits import Limits
+    from .llm.anthropic import AnthropicMessages
     from .llm.openai_chat import OpenAIChat
+    from .llm.openai_responses import OpenAIResponses
     from .llm.retry import Retrying, RetryPolicy
     from .llm.scripted import ScriptedLLM
     from .ports import LLM, Journal, Pending
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "front",
+    "AnthropicMessages": "llm.anthropic",
     "ApprovalDecided": "events",
     "ConfigurationError": "errors",
     "Event": "events",
@@ -46,6 +49,7 @@ _HOMES = {
     "MemoryJournal": "journal",
     "ModelReplied": "events",
     "OpenAIChat": "llm.openai_chat",
+    "OpenAIResponses": "llm.openai_responses",
     "Pending": "ports",
     "Price": "prices",
     "PriceTable": "prices",
@@ -74,6 +78,7 @@ _HOMES = {
 __all__ = [
     "LLM",
     "Agent",
+    "AnthropicMessages",
     "ApprovalDecided",
     "ConfigurationError",
     "Event",
@@ -86,6 +91,7 @@ __all__ = [
     "MemoryJournal",
     "ModelReplied",
     "OpenAIChat",
+    "OpenAIResponses",
     "Pending",
     "Price",
     "PriceTable",

@@ -87,8 +87,9 @@ class Transcript:
             case RunContinued(question=text) | Reminded(text=text):
                 self._add(UserMessage(text))
             case ModelReplied():
-                # An empty assistant turn is refused by several providers and says nothing.
-                if event.text or event.calls:
+                # An empty assistant turn is refused by several providers and says nothing; but one that
+                # pauses goes on from what the provider's own tools left in it.
+                if event.text or event.calls or (event.stop == "pause" and event.opaque):
                     self._add(AssistantMessage(event.text, event.calls, event.opaque, event.origin))
                 self._asked = event.calls
             case ToolReturned():

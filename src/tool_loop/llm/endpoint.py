@@ -126,13 +126,22 @@ class Endpoint:
                         await exchange.drain()
                         return
                 chunk = await self._next(exchange, assembler)
-            for event in reader.close():
-                if assembler.event(event, emit):
-                    return
+            self._read_end(reader, assembler, emit)
         except EventTooLarge as error:
             raise self.failures.protocol(str(error)) from error
         if not assembler.complete():
             raise self._cut(reader)
+
+    def _read_end(self, reader: SSEReader, assembler: Assembler, emit: Emit) -> None:
+        whole = assembler.complete()
+        try:
+            for event in reader.close():
+                if assembler.event(event, emit):
+                    return
+        except ProviderError:
+            # Half of the count of tokens, after an answer that is here and paid for.
+            if not whole:
+                raise
 
     async def _next(self, exchange: Exchange, assembler: Assembler) -> bytes:
         if not assembler.complete():

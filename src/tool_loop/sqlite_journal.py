@@ -24,17 +24,19 @@ from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from . import codec
+from . import sqlite_file as file
 from . import sqlite_store as store
 from .errors import JournalError, UsageError
 from .events import ApprovalDecided, Event
 from .journal import decided, settle
 from .runs import Record, RunInfo, summary
+from .sqlite_file import BUSY_SECONDS, translated
 from .sqlite_lease import Lease, Leases, driver
 from .sqlite_log import SqliteLog, Take
-from .sqlite_writer import BUSY_SECONDS, Call, Writer, translated
+from .sqlite_writer import Call, Job, Writer
 from .state import State
 
 Connect: TypeAlias = Callable[[str, float], Connection]
@@ -62,11 +64,11 @@ class SqliteJournal:
         self,
         path: str | os.PathLike[str],
         *,
-        durable: store.Durable = "process",
+        durable: file.Durable = "process",
         lease_seconds: float = LEASE_SECONDS,
         max_takeovers: int = MAX_TAKEOVERS,
         clock: Callable[[], float] = time.time,
-        connect: Connect = store.connect,
+        connect: Connect = file.connect,
     ) -> None:
         if durable not in ("process", "power"):
             raise UsageError(f'durable must be "process" or "power", got {durable!r}')
@@ -77,7 +79,7 @@ class SqliteJournal:
         if os.fspath(path) in ("", ":memory:"):
             raise UsageError("a SqliteJournal needs a file; to keep runs in memory use MemoryJournal()")
         self.path = Path(path).absolute()
-        self._durable: store.Durable = durable
+        self._durable: file.Durable = durable
         self._lease_seconds = lease_seconds
         self._max_takeovers = max_takeovers
         self._clock = clock
@@ -86,11 +88,11 @@ class SqliteJournal:
         self._beginning = threading.Lock()
         self._closed = False
         try:
-            store.create(self.path)
+            file.create(self.path)
         except OSError as error:
             raise JournalError(f"cannot create the journal {self.path}: {error.strerror}; check the path") from error
         with self._database() as db:
-            store.prepare(db, str(self.path))
+            file.prepare(db, str(self.path))
 
     # --- driving a run ----------------------------------------------------------------------------
 
@@ -101,24 +103,35 @@ class SqliteJournal:
         Raises `RunBusy`, `RunPoisoned` and `JournalDamaged`.
         """
         leases, writer = self._work()
-        lease: Lease = await writer.submit(Take(leases, writer, _checked(run_id), self._clock()))
         writer.users += 1
         try:
+            # A cancel must not get in between a lease that was given and the block that returns it.
+            task, held = await settle(_done(writer, Take(leases, _checked(run_id), self._clock())), grace=None)
+            lease: Lease = task.result()
+        except BaseException:
+            writer.users -= 1
+            raise
+        try:
+            if held:
+                raise held
             state = store.fold(run_id, lease.rows, State())
-            if lease.torn and state.events:
+            if state.events:
+                # What was saved up for the list died with the process that had it.
                 info = summary(run_id, [at for _, at, _ in lease.rows], state, leases.me.name)
-                await writer.submit(Call(partial(store.recount, n=lease.n, info=info)))
+                if lease.torn or lease.listed != (info.steps, info.tokens):
+                    await writer.submit(Call(partial(store.recount, n=lease.n, info=info)))
             log = SqliteLog(run_id, state, lease, writer, self._clock)
             del lease.rows[:]
             yield log
         finally:
             writer.users -= 1
             # Waited for, come what may: a lease that was only forgotten looks like a death later.
-            task, held = await settle(_released(writer, leases, lease), grace=None)
-            if error := task.exception():
+            job = Call(partial(leases.release, lease=lease))
+            back, late = await settle(_done(writer, job), grace=None)
+            if error := back.exception():
                 logger.warning("could not give the lease of run %s back: %s", run_id, error)
-            if held:
-                raise held
+            if late:
+                raise late
 
     async def decide(
         self,
@@ -224,22 +237,22 @@ class SqliteJournal:
             return self._begun
 
 
-async def _released(writer: Writer, leases: Leases, lease: Lease) -> None:
-    await writer.submit(Call(partial(leases.release, lease=lease)))
+async def _done(writer: Writer, job: Job) -> Any:
+    return await writer.submit(job)
 
 
 def _decide(db: Connection, *, run_id: str, make: Callable[[State], ApprovalDecided], at: float) -> ApprovalDecided:
     n = store.number(db, run_id)
     state = store.fold(run_id, store.trim(db, run_id, n, store.read(db, n)), State())
     decision = make(state)
-    store.insert(db, n, len(state.events), at, codec.encode(decision), store.Change.of(state, decision, 0))
+    store.insert(db, n, len(state.events), at, codec.encode(decision), store.Change.of(state, decision))
     return decision
 
 
-def _connected(connect: Connect, path: str, durable: store.Durable, wait_seconds: float) -> Connection:
+def _connected(connect: Connect, path: str, durable: file.Durable, wait_seconds: float) -> Connection:
     db = connect(path, wait_seconds)
     try:
-        store.tune(db, durable)
+        file.tune(db, durable)
     except BaseException:
         db.close()
         raise

@@ -15,25 +15,31 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from sqlite3 import Connection
+from typing import Final
 
 from . import sqlite_store as store
 from ._holder import Holder
 from .errors import RunBusy, RunPoisoned
 from .sqlite_store import Row
 
-RENEW: str = "UPDATE runs SET lease_until = max(lease_until, ?) WHERE n = ? AND fence = ?"
-TAKE: str = "UPDATE runs SET holder = ?, fence = ?, lease_until = ?, takeovers = ? WHERE n = ?"
-LET_GO: str = "UPDATE runs SET holder = '', lease_until = 0 WHERE n = ? AND fence = ?"
-FORGET: str = "DELETE FROM runs WHERE n = ? AND fence = ? AND NOT EXISTS (SELECT 1 FROM records WHERE run = n)"
+SELECT: Final = "SELECT n, holder, fence, lease_until, takeovers, parked, steps, tokens FROM runs WHERE id = ?"
+RENEW: Final = "UPDATE runs SET lease_until = max(lease_until, ?) WHERE n = ? AND fence = ?"
+TAKE: Final = "UPDATE runs SET holder = ?, fence = ?, lease_until = ?, takeovers = ? WHERE n = ?"
+LET_GO: Final = "UPDATE runs SET holder = '', lease_until = 0 WHERE n = ? AND fence = ?"
+FORGET: Final = "DELETE FROM runs WHERE n = ? AND fence = ? AND NOT EXISTS (SELECT 1 FROM records WHERE key = n << 32)"
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to drive a run: its row and token, and what was on record when it was given."""
+    """The right to drive a run: its row and token, and what was on record when it was given.
+
+    `listed` are the steps and tokens that the list of runs shows.
+    """
 
     n: int
     fence: int
     takeovers: int
+    listed: tuple[int, int]
     rows: list[Row] = field(repr=False)
     torn: bool = False
 
@@ -55,9 +61,7 @@ class Leases:
     def take(self, db: Connection, run_id: str, now: float) -> Lease:
         """Raises `RunBusy` and `RunPoisoned`."""
         db.execute("INSERT OR IGNORE INTO runs (id, at, updated) VALUES (?, ?, ?)", (run_id, now, now))
-        n, holder, fence, until, takeovers, parked = db.execute(
-            "SELECT n, holder, fence, lease_until, takeovers, parked FROM runs WHERE id = ?", (run_id,)
-        ).fetchone()
+        n, holder, fence, until, takeovers, parked, *listed = db.execute(SELECT, (run_id,)).fetchone()
         if parked:
             raise RunPoisoned(_poisoned(run_id, takeovers))
         if holder and not self._abandoned(n, fence, holder):
@@ -73,7 +77,7 @@ class Leases:
         db.execute(TAKE, (str(self.me), fence + 1, now + self._seconds, takeovers, n))
         # Before the commit: from then on it must not look abandoned to another task of this process.
         self._held.add((n, fence + 1))
-        return Lease(n, fence + 1, takeovers, whole, len(whole) < len(rows))
+        return Lease(n, fence + 1, takeovers, (listed[0], listed[1]), whole, len(whole) < len(rows))
 
     def _abandoned(self, n: int, fence: int, holder: str) -> bool:
         """Whether it is our own, and could not be given back (the disk was full)."""
@@ -91,11 +95,13 @@ class Leases:
 
     def tick(self, db: Connection, last: bool) -> None:
         """Renew all leases; with `last`, give them back."""
-        if last:
-            db.executemany(LET_GO, tuple(self._held))
-            return
-        until = self._clock() + self._seconds
-        db.executemany(RENEW, [(until, *key) for key in tuple(self._held)])
+        until, held = self._clock() + self._seconds, tuple(self._held)
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            if last:
+                db.executemany(LET_GO, held)
+            else:
+                db.executemany(RENEW, [(until, *key) for key in held])
 
 
 def driver(holder: str, until: float, now: float) -> str:

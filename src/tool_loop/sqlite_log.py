@@ -7,15 +7,18 @@ order of the records, whoever wrote them. Knows nothing about how the file is op
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 from sqlite3 import Connection
 
 from . import codec
 from . import sqlite_store as store
 from .events import Event
 from .sqlite_lease import Lease, Leases
-from .sqlite_writer import Call, Job, Writer
+from .sqlite_writer import Job, Writer
 from .state import State
+
+# How far the counters in the list of runs may lag behind a run that is being driven.
+LIST_SECONDS = 1.0
 
 
 class SqliteLog:
@@ -25,7 +28,9 @@ class SqliteLog:
         self.run_id = run_id
         self.state = state
         self.lease = lease
-        self.takeovers = lease.takeovers
+        self._stuck = lease.takeovers > 0
+        self._saved = store.Change()
+        self._listed_at = 0.0
         self._writer = writer
         self._clock = clock
 
@@ -36,6 +41,25 @@ class SqliteLog:
         Cancelling it does not undo it: an event that was handed in is recorded and folded.
         """
         await self._writer.submit(Append(self, event, self._clock()))
+
+    def change(self, event: Event, at: float) -> store.Change | None:
+        """What goes into the list of runs together with this event's record.
+
+        Writing there costs as much as the record itself. So what only counts is saved up within a
+        second; what says how the run stands is written at once.
+        """
+        change = store.Change.of(self.state, event)
+        if change is None:
+            return None
+        saved = self._saved
+        steps, spent = saved.steps + change.steps, saved.tokens + change.tokens
+        due = at - self._listed_at >= LIST_SECONDS and (steps or spent)
+        if due or change.state or (change.progress and self._stuck):
+            self._saved, self._listed_at = store.Change(), at
+            self._stuck = self._stuck and not change.progress
+            return replace(change, steps=steps, tokens=spent)
+        self._saved = store.Change(steps=steps, tokens=spent)
+        return None
 
     def fold(self, rows: list[store.Row]) -> None:
         """Take in records that are in the file; those already taken in are passed over."""
@@ -55,10 +79,10 @@ class Append(Job):
         self._event = event
         self._at = at
         self._known = len(log.state.events)
-        self._change = store.Change.of(log.state, event, log.takeovers)
+        self._change = log.change(event, at)
 
     def work(self, db: Connection) -> tuple[int, list[store.Row]]:
-        return store.append(db, self._log.lease.key, self._known, self._known, self._at, self._text, self._change)
+        return store.append(db, self._log.lease.key, self._known, self._at, self._text, self._change)
 
     def landed(self) -> None:
         seq, before = self.outcome
@@ -69,28 +93,21 @@ class Append(Job):
         if seq == len(log.state.events):
             # Where text had to be escaped, what counts is what the file holds.
             log.state.apply(codec.decode(self._text) if "\\ud" in self._text else self._event)
-        if self._change is not None and self._change.progress:
-            log.takeovers = 0
 
 
 class Take(Job):
-    """A lease on its way out. When nobody waits for it any more, it is given back."""
+    """A lease on its way out."""
 
-    __slots__ = ("_leases", "_now", "_run_id", "_writer")
+    __slots__ = ("_leases", "_now", "_run_id")
 
-    def __init__(self, leases: Leases, writer: Writer, run_id: str, now: float) -> None:
+    def __init__(self, leases: Leases, run_id: str, now: float) -> None:
         super().__init__()
         self._leases = leases
-        self._writer = writer
         self._run_id = run_id
         self._now = now
 
     def work(self, db: Connection) -> Lease:
         return self._leases.take(db, self._run_id, self._now)
-
-    def landed(self) -> None:
-        if self.future.done():
-            self._writer.submit(Call(partial(self._leases.release, lease=self.outcome)))
 
     def lost(self) -> None:
         if self.outcome is not None:

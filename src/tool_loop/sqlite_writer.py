@@ -18,20 +18,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import partial
 from queue import Empty, SimpleQueue
 from sqlite3 import Connection
 from typing import Any
 
 from . import _threads
-from .errors import JournalDamaged, JournalError, ToolLoopError
+from .errors import JournalError, ToolLoopError
+from .sqlite_file import BUSY_SECONDS, translated
 
 logger = logging.getLogger(__name__)
 
-# How long a commit waits for another process that writes. Its transactions take milliseconds, so
-# this only runs out when somebody keeps one open by hand, or the disk hangs.
-BUSY_SECONDS = 5.0
 # More than this in one transaction would hold up the loop's other work, or the others in the queue.
 INLINE_CHARS = 128_000
 BATCH_JOBS = 1_000
@@ -64,13 +60,6 @@ class Job:
     def lost(self) -> None:
         """Called when it failed for good, or was done and its event loop is closed. In any thread."""
 
-    def attempt(self, db: Connection) -> None:
-        self.outcome = self.error = None
-        try:
-            self.outcome = self.work(db)
-        except ToolLoopError as error:
-            self.error = error
-
 
 class Call(Job):
     """A job that is one function."""
@@ -90,7 +79,7 @@ class Writer:
 
     `connect` opens a connection that waits so many seconds for a lock. With `inline`, small batches
     are committed in the thread of the event loop; without, all of them in the writer's own. `tick`
-    runs there, in a transaction, every `tick_seconds`, and with True once before the file is let go of.
+    is called there every `tick_seconds`, and with True once before the file is let go of.
     """
 
     def __init__(
@@ -245,7 +234,7 @@ class Writer:
     def _call_tick(self, db: Connection | None, *, last: bool) -> None:
         try:
             if db is not None:
-                _transaction(db, partial(self._tick, db, last))
+                self._tick(db, last)
         except Exception:
             # A lease that could not be renewed is tried again, and lost if that goes on for long.
             logger.warning("could not renew the leases in %s", self._where, exc_info=True)
@@ -268,24 +257,16 @@ class Writer:
 
 
 def _commit(db: Connection, jobs: Iterable[Job]) -> None:
-    def work() -> None:
+    """All jobs in one transaction, which is rolled back when anything but a `ToolLoopError` is raised."""
+    with db:
+        db.execute("BEGIN IMMEDIATE")
         for job in jobs:
-            job.attempt(db)
-
-    _transaction(db, work)
-
-
-def _transaction(db: Connection, work: Callable[[], None]) -> None:
-    """Whatever happens, the connection is left outside of any transaction."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        work()
+            job.error = None
+            try:
+                job.outcome = job.work(db)
+            except ToolLoopError as error:
+                job.error = error
         db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            with suppress(Exception):
-                db.execute("ROLLBACK")
-        raise
 
 
 def _land(jobs: Iterable[Job]) -> None:
@@ -301,21 +282,3 @@ def _land(jobs: Iterable[Job]) -> None:
             job.future.set_result(job.outcome)
         else:
             job.future.set_exception(job.error)
-
-
-def translated(error: Exception, where: str) -> JournalError:
-    """What SQLite says, as an error that says what to do about it."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    match code:
-        case 5 | 6:
-            return JournalError(
-                f"another program kept the journal {where} locked for {BUSY_SECONDS:g} s; close what has it open"
-            )
-        case 11 | 26:
-            return JournalDamaged(f"the file {where} is damaged or is not a journal: {error}")
-        case 13:
-            return JournalError(f"no space left for the journal {where}; make room, then resume the run")
-        case 3 | 8 | 14:
-            return JournalError(f"cannot open the journal {where} for writing: {error}; check the path and its rights")
-        case _:
-            return JournalError(f"cannot write to the journal {where}: {error}")

@@ -81,10 +81,14 @@ def _failure_line(result: ToolReturned, call: ToolCall | None) -> str:
 
 
 def retry_line(waiting: RetryWaiting, seconds: float | None = None) -> str:
-    """`429 from api.example.com: ...; retrying in 3.0 s (2nd attempt)`; `seconds` is what is left of the wait."""
+    """`429 from api.example.com, retrying in 3.0 s (2nd attempt): ...`; `seconds` is what is left of the wait."""
     left = waiting.seconds if seconds is None else seconds
-    said = _cut(waiting.message, LINE_CHARS).rstrip(".") or waiting.kind
-    return f"{said}; retrying in {left:.1f} s ({ordinal(waiting.attempt)} attempt)"
+    # The wait comes before the server's words: on a narrow terminal those are what is cut off.
+    where, _, said = _cut(waiting.message, LINE_CHARS).partition(": ")
+    if len(where) > VALUE_CHARS:
+        where, said = waiting.kind, f"{where}: {said}" if said else where
+    line = f"{where or waiting.kind}, retrying in {left:.1f} s ({ordinal(waiting.attempt)} attempt)"
+    return f"{line}: {said}" if said else line
 
 
 def decision_line(decision: ApprovalDecided) -> str:
@@ -110,7 +114,8 @@ def compaction_line(event: Compacted) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, str) and value and not any(c.isspace() or c in "\"'=" for c in value):
         return _cut(value, VALUE_CHARS)
-    return _cut(json.dumps(value, ensure_ascii=False), VALUE_CHARS)
+    # A string in quotes but not escaped: a regular expression with doubled backslashes is another one.
+    return f'"{_cut(value, VALUE_CHARS)}"' if isinstance(value, str) else _cut(json.dumps(value), VALUE_CHARS)
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from .describe import call_line, compaction_line, decision_line, full, outcome_line, retry_line
 from .events import (
@@ -143,7 +144,10 @@ class Live:
     def _returned(self, result: ToolReturned) -> None:
         arrow, good, bad = ("→", "✓", "✗") if self._err.unicode else ("->", "+", "x")
         call = self.tally.asked.get(result.call_id)
-        line = f"{self._name(result.call_id)} {arrow} {one_line(outcome_line(result, call))}"
+        if call and result.arguments is not None:
+            call = replace(call, arguments=result.arguments)  # what ran, not what was asked for
+        what = one_line(call_line(call) if call else result.call_id)
+        line = f"{what} {arrow} {one_line(outcome_line(result, call))}"
         if result.repeat > 1:
             line += f" (the same as before, time {result.repeat})"
         if result.seconds >= 1:

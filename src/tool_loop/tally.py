@@ -111,18 +111,24 @@ def ordinal(number: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`0.4 s`, `12.3 s`, `2 min 05 s`, `3 h 12 min`."""
+    """`0.4 s`, `12.3 s`, `2 min 05 s`, `10 min`, `3 h 12 min`."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def short(count: int) -> str:
-    """A number of tokens where space is scarce: 812, 12.4k, 3.1M."""
+    """A number of tokens where space is scarce: 812, 12.4k, 200k, 3.1M."""
     if count < 1_000:
         return str(count)
-    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+    return f"{_rounded(count / 1_000)}k" if count < 999_950 else f"{_rounded(count / 1_000_000)}M"
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
 
 
 def dollars(amount: float) -> str:

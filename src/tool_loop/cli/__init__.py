@@ -22,6 +22,7 @@ COMMANDS = {
     "runs": "list the saved runs",
     "show": "read a saved run",
     "report": "a saved run as one HTML page, or two runs side by side",
+    "report": "a saved run as one HTML page",
     "resume": "go on with a run that was interrupted, or that waited for an approval",
     "approve": "allow a call that waits",
     "deny": "refuse a call that waits",

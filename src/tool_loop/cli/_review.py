@@ -37,6 +37,7 @@ class TerminalReviewer:
 
     async def __call__(self, pending: Pending) -> ApprovalDecided:
         call, edited = pending.call, None
+        self._forget_typed_ahead()
         while True:
             self._err.line()
             for line in shown_call(call, pending.description):
@@ -83,6 +84,15 @@ class TerminalReviewer:
             self._unread += part
         line, _, self._unread = self._unread.partition(b"\n")
         return line.decode("utf-8", "replace")
+
+    def _forget_typed_ahead(self) -> None:
+        """What was typed before the question was shown does not answer it."""
+        self._unread = b""
+        with contextlib.suppress(ImportError, OSError):
+            import termios
+
+            with contextlib.suppress(termios.error):
+                termios.tcflush(self._keyboard, termios.TCIFLUSH)
 
     async def _edit(self, arguments: str) -> str:
         """Other arguments, as a JSON object; asked for until they are one."""

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from tool_loop.events import Event, Notice
+from tool_loop.events import Event, Notice, Signal
 from tool_loop.front import Agent, Subscriber
 from tool_loop.journal import MemoryJournal
 from tool_loop.live import Live
@@ -50,6 +50,7 @@ class Session:
     journal: SqliteJournal | MemoryJournal
     earlier: tuple[Event, ...] = ()
     notices: list[str] = field(default_factory=list)
+    recorded: bool = False
 
     def run(self, begin: Begin, system: str | None = None) -> int:
         """Drive it to its end and return the exit code. Raises what is wrong before it starts."""
@@ -89,7 +90,7 @@ class Session:
             live(Notice(notice))
         with Interrupts(task, lambda: live(Notice("stopping; Ctrl-C again quits at once"))) as interrupts:
             try:
-                result = await begin(agent, lines or live)
+                result = await begin(agent, self._noting(lines or live))
             except asyncio.CancelledError:
                 live.close()
                 if lines and lines.closed:
@@ -98,7 +99,7 @@ class Session:
                 return interrupts.exit_code
             except Exception as error:
                 live.close()
-                return explain(error, self._resume() if self._saved else "")
+                return explain(error, self._resume() if self._resumable else "")
         live.close()
         if result.waiting:
             return self._waiting(result, err)
@@ -110,15 +111,28 @@ class Session:
             self._summary(result, time.monotonic() - began, err)
         return 0 if result.reason == "answered" else STOPPED
 
+    def _noting(self, watch: Subscriber) -> Subscriber:
+        """`watch`, with a note that something is on record, which can then be resumed."""
+
+        def noted(happening: Event | Signal) -> None:
+            self.recorded = True
+            watch(happening)
+
+        return noted
+
     @property
     def _saved(self) -> bool:
         return not isinstance(self.journal, MemoryJournal)
+
+    @property
+    def _resumable(self) -> bool:
+        return self._saved and (self.recorded or bool(self.earlier))
 
     def _resume(self) -> str:
         return resume_command(self.run_id, self.args.journal)
 
     def _say_resume(self, err: Terminal) -> None:
-        err.line(f"Interrupted. Resume with: {self._resume()}" if self._saved else "Interrupted. It was not saved.")
+        err.line(f"Interrupted. Resume with: {self._resume()}" if self._resumable else "Interrupted; nothing is saved.")
 
     def _waiting(self, result: Result, err: Terminal) -> int:
         """Nobody is here to decide: say what waits, and how to decide about it later."""

@@ -103,7 +103,7 @@ def _about_the_model(args: Namespace, out: Terminal) -> LLM:
 
 async def _about_the_endpoint(llm: LLM, out: Terminal, *, stream: bool) -> int:
     """One tiny call with a tool; a second one only where the first did not show whether text streams."""
-    from tool_loop.messages import looks_like_a_call
+    from tool_loop.calls_in_prose import looks_like_a_call
 
     reply, pieces, seconds = await _asked(llm, 'Write the word "ready", then call the tool named ready.', tool=True)
     _say(out, "endpoint", f"answered in {seconds:.1f} s")

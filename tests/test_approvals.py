@@ -248,6 +248,31 @@ def test_a_cancel_while_the_person_is_asked_leaves_every_call_answered() -> None
     assert till.paid == []
 
 
+def test_a_cancel_while_a_call_in_doubt_is_asked_about_never_says_that_it_did_not_happen() -> None:
+    """Found by the simulation, seed 249: the model was told "cancelled: call it again" of a payment that was made."""
+    till, log = Till(), log_of(QUESTION, calls(("s", "ship", '{"to": "a"}')), IntentRecorded(("s",)))
+
+    async def main() -> None:
+        from tool_loop.agent import Attempt
+
+        asked = asyncio.Event()
+
+        async def reviewer(_shown: Pending) -> ApprovalDecided:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        attempt = Attempt(log, ScriptedLLM(), till.tools, Limits(), lambda _: None, reviewer)
+        task = asyncio.ensure_future(attempt.drive())
+        await asked.wait()
+        task.cancel()
+        await asyncio.wait({task})
+
+    run_virtual(main())
+
+    assert [r.error for r in of(ToolReturned, log.state.events)] == ["outcome_unknown"]
+
+
 # --- in doubt: started, and the process died before the outcome was recorded ------------------------
 
 SHIP = calls(("s1", "ship", '{"to": "a"}'), ("s2", "ship", '{"to": "bb"}'), ("l", "look"))

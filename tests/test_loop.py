@@ -245,6 +245,16 @@ def test_calls_that_come_with_the_last_word_are_dropped() -> None:
     assert [r.call_id for r in of(ToolReturned, log.state.events)] == ["1"]
 
 
+def test_an_empty_last_word_on_record_does_not_become_an_empty_answer_after_a_crash() -> None:
+    """Found by the simulation, seed 630."""
+    log = log_of(QUESTION, LimitReached("step limit"), ModelReplied("", dropped_calls=1))
+
+    ended = drive(log, ScriptedLLM(), TOOLS)
+
+    assert isinstance(ended, RunEnded)
+    assert ended.source == "journal"
+
+
 def test_when_the_model_gives_no_last_word_the_record_does() -> None:
     log = log_of(RunStarted("where is it?"))
     script = ScriptedLLM(calls(("1", "look", '{"at": "attic"}')), calls(("2", "look")))

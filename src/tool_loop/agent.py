@@ -64,6 +64,10 @@ def next_move(state: State, tools: Tools, limits: Limits, elapsed: float = 0.0) 
         # not fit; told once, most recover. Told twice, none has, so then it is the answer.
         if reply.call_in_text and not state.reminded and not state.stopping:
             return Remind(say.NO_CALL_FOUND)
+        if state.stopping and not reply.text.strip():
+            # Every limit ends in an answer. When the model gives none, not even after it was asked for
+            # nothing else, the record does: what was asked, what was found, why it stopped.
+            return End(say.from_journal(state))
         return End(RunEnded(state.stopping.limit if state.stopping else "answered", reply.text))
 
     # Asking a model politely to stop is a request. Making calls impossible is a guarantee: an answer
@@ -168,9 +172,10 @@ class Attempt:
             raise  # where nothing can be written, nothing may be pretended
         except asyncio.CancelledError:
             # Every open call gets a result, so that whoever reads the history next finds it valid.
-            # A cancel that was held back while the end was written finds nothing left to say.
+            # A cancel that was held back while the end was written finds nothing left to say. What an
+            # earlier attempt may have done is never called cancelled, or it would be asked for again.
             for call in tuple(state.pending.values()):
-                await self.record(say.cancelled(call))
+                await self.record(say.outcome_unknown(call) if call.id in state.doubtful else say.cancelled(call))
             if not state.ended:
                 await self.record(events.RunInterrupted("cancelled"))
             raise
@@ -215,12 +220,10 @@ class Attempt:
             self.limits = replace(self.limits, window=error.window or self.limits.window)
             if not await compaction.compact(self):
                 raise error
-        elif may_call or not isinstance(error, ProviderError | TimeoutError):
+        elif not may_call and isinstance(error, ProviderError | TimeoutError):
+            await self.record(say.from_journal(state))
+        else:
             raise error
-        if state.stopping and not may_call and not (state.answer and state.answer.text.strip()):
-            # Every limit ends in an answer. When the model gives none, not even after it was asked for
-            # nothing else, the record does: what was asked, what was found, why it stopped.
-            await self.record(say.from_journal(state.question, state.events[state.first :], state.stopping.limit))
 
     async def act(self, calls: Sequence[ToolCall]) -> None:
         """Run calls, and record each result when it lands. One that fails does not disturb the others.
@@ -276,9 +279,8 @@ class Attempt:
 
     def request(self, may_call: bool) -> Request:
         """What to send: the same bytes as last time and what was added, so that caches can serve it."""
-        state, tokens = self.log.state, self.limits.tokens
-        left = None if tokens is None else max(0, tokens - state.spent)
-        key, until = f"{self.log.run_id}-{len(state.events)}", self.until(last_word=not may_call)
+        state, tokens, until = self.log.state, self.limits.tokens, self.until(last_word=not may_call)
+        left, key = tokens and max(0, tokens - state.spent), f"{self.log.run_id}-{len(state.events)}"
         return Request(state.transcript, self.tools.specs(), may_call, key, until, left)
 
     def until(self, last_word: bool = False) -> float | None:

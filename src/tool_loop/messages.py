@@ -15,6 +15,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .calls_in_prose import looks_like_a_call
 from .events import (
     ApprovalDecided,
     Event,
@@ -30,6 +31,7 @@ from .events import (
 
 if TYPE_CHECKING:
     from .ports import Request
+    from .state import State
 
 DEFAULT_SYSTEM = "Use the tools when you need them. Stop and answer when you are done."
 
@@ -241,10 +243,11 @@ SUMMARISE = (
 )
 
 
-def from_journal(question: str, events: Sequence[Event], limit: str) -> RunEnded:
+def from_journal(state: State) -> RunEnded:
     """An honest end when the model gives no answer: what was asked, what was found, why it stopped."""
-    head = f"No answer: the run stopped ({limit}) and the model gave no last word.\nAsked: {clip(question, 300)}"
-    return RunEnded(limit, f"{head}\n{digest(events)}", "journal")
+    limit = state.stopping.limit if state.stopping else "no answer"
+    head = f"No answer: the run stopped ({limit}) and the model gave no last word.\nAsked: {clip(state.question, 300)}"
+    return RunEnded(limit, f"{head}\n{digest(state.events[state.first :])}", "journal")
 
 
 def digest(events: Sequence[Event]) -> str:
@@ -269,27 +272,8 @@ def clip(text: str, most: int) -> str:
 # --- repairing a reply ----------------------------------------------------------------------------
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-# How models write a call when the server's template does not fit them; seen in recorded traffic of
-# a local server and in reported cases. Only ever used to tell the model, never to run anything.
-_CALL_MARKS = re.compile(r"<tool_call>|<tools?>|<function=|\[TOOL_CALLS\]|<\|tool_call|<\|python_tag\|>|<\uff5ctool")
-_CALL_OBJECT = re.compile(
-    r'\{+\s*"(?:name|function|tool)"\s*:\s*"(?P<name>[^"]{1,64})"\s*,\s*"(?:arguments|parameters|args)"\s*:'
-)
-
-
-def looks_like_a_call(text: str, names: Iterable[str]) -> bool:
-    """Whether the text holds a tool call written as prose: a provider's marker, or an object naming a real tool."""
-    if "{" not in text and "[" not in text and "<" not in text:
-        return False
-    found = _CALL_OBJECT.search(text)
-    known = set(names)
-    if found:
-        return found["name"] in known
-    if mark := _CALL_MARKS.search(text):
-        return any(name in text[mark.end() :] for name in known)
-    # Pythonic style, alone on its line: [read_file(path="a.py")]
-    return any(re.search(rf"^\s*\[{re.escape(name)}\(.*\)\]\s*$", text, re.MULTILINE) for name in known if name in text)
+# Without one of these no text holds a call; most answers have none.
+_CALL_SIGN = re.compile(r"[{\[<]|Action:")
 
 
 def repaired(reply: ModelReplied, taken: Container[str], step: int, request: Request) -> ModelReplied:
@@ -311,7 +295,8 @@ def repaired(reply: ModelReplied, taken: Container[str], step: int, request: Req
         while fresh in taken or fresh in calls:
             fresh += "x"
         calls[fresh] = call if fresh == call.id else replace(call, id=fresh)
-    in_text = not calls and looks_like_a_call(reply.text, (spec.name for spec in request.tools))
+    in_text = not calls and bool(_CALL_SIGN.search(reply.text))
+    in_text = in_text and looks_like_a_call(reply.text, (spec.name for spec in request.tools))
     if tuple(calls.values()) == reply.calls and in_text == reply.call_in_text:
         return reply
     return replace(reply, calls=tuple(calls.values()), call_in_text=in_text)

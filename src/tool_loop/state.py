@@ -87,7 +87,7 @@ class State:
         self.compacted = False
         self.stopping: LimitReached | None = None
         self.ended: RunEnded | None = None
-        self._seen: dict[bytes, tuple[int, int]] = {}
+        self._seen: dict[bytes, tuple[int, int, int]] = {}
         self._digests: dict[str, bytes] = {}  # computed when a result was looked up, used when it is recorded
         self._news = 0
 
@@ -183,17 +183,20 @@ class State:
             key = self._digests.pop(call.id, None) or _digest(call, result)
             if key not in self._seen:
                 self._news += 1
-            self._seen[key] = (result.repeat, self._news)
+            self._seen[key] = (result.repeat, self._news, self.steps)
 
     def repeat(self, call: ToolCall, result: ToolReturned) -> int:
         """Which time this call has this result, counted from the last time the run learnt something new.
 
         One is a first time. Two deserves a note. Three in a row, or in a cycle with others that bring
         nothing new either, has never helped. A call that comes back after something new was learnt
-        is read again for a reason, so it is never more than a second time.
+        is read again for a reason, so it is never more than a second time. And what one reply asks
+        for twice was asked at once, so it counts once.
         """
         self._digests[call.id] = _digest(call, result)
-        count, news = self._seen.get(self._digests[call.id], (0, 0))
+        count, news, step = self._seen.get(self._digests[call.id], (0, 0, 0))
+        if count and step == self.steps:
+            return count
         return min(count + 1, 2) if news != self._news else count + 1
 
     def _decided(self, decision: ApprovalDecided) -> None:

@@ -156,7 +156,8 @@ class _Check:
                 self.broken("I8", f"{call.name} was in doubt, and has an outcome although it was not started anew")
             elif call.id not in self.intents and call.id not in self.in_doubt:
                 self.broken("I7", f"{call.name} ran without an intent on record")
-        if ran and call.id in self.gated and call.id not in self.allowed and call.name not in self.standing:
+        probed = call.id in self.in_doubt and call.name in self.probed
+        if ran and not probed and call.id in self.gated and call.id not in self.allowed and call.name not in self.standing:
             self.broken("I10", f"{call.name} ran without being allowed")
         if result.repeat and result.repeat != self.state.repeat(call, result):
             self.broken("I30", f"repeat is {result.repeat}, and should be {self.state.repeat(call, result)}")

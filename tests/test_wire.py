@@ -154,7 +154,7 @@ async def exchange(case: dict[str, Any]) -> Seen:
         request = request_for(case)
         patient: LLM = llm
         if several:
-            patient = Retrying(llm, RetryPolicy(attempts=3, max_wait=60), sleep=recorder(waits))
+            patient = Retrying(llm, RetryPolicy(attempts=3, max_wait=60, patience=60), sleep=recorder(waits))
         try:
             raw = await patient.reply(
                 request, lambda said: streamed.append(said.text) if isinstance(said, TextDelta) else None
@@ -415,8 +415,8 @@ MISSING = object()
 
 
 def at(body: Any, pointer: str) -> Any:
-    for part in pointer.split("/")[1:]:
-        part = part.replace("~1", "/").replace("~0", "~")
+    for escaped in pointer.split("/")[1:]:
+        part = escaped.replace("~1", "/").replace("~0", "~")
         if isinstance(body, list) and part.isdigit() and int(part) < len(body):
             body = body[int(part)]
         elif isinstance(body, dict) and part in body:

@@ -15,7 +15,7 @@ import time
 from base64 import b64decode
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Any
+from typing import Any, Self
 
 BEYOND_THE_LAST = 418
 
@@ -52,7 +52,7 @@ class WireServer:
     got: list[Got] = field(default_factory=list)
     url: str = ""
 
-    async def __aenter__(self) -> WireServer:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._talk, "127.0.0.1", 0)
         self._tasks: set[asyncio.Task[None]] = set()
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
@@ -71,7 +71,7 @@ class WireServer:
         try:
             while await self._exchange(reader, writer):
                 pass
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             self._tasks.discard(task)

@@ -113,10 +113,13 @@ class Calls:
 
     def _named_by(self, index: int | None, call_id: str, name: str, position: int | None) -> _Slot | None:
         """The slot a piece says it belongs to: by its index, else its id, else its place in the delta."""
+        known = next((slot for slot in reversed(self._slots) if slot.id == call_id), None) if call_id else None
         if index is not None:
-            return self._by_index.get(index)
+            # Only a call that began without an index can go on under one that nobody had.
+            began = known if known is not None and known.index is None else None
+            found = self._by_index.get(index) or began
+            return found or (None if call_id or name else self._slots[-1])
         if call_id:
-            known = next((slot for slot in reversed(self._slots) if slot.id == call_id), None)
             # A new id opens a call; without a name it is one more id for the call at hand.
             return known or (None if name else self._slots[-1])
         if position is None:
@@ -138,6 +141,8 @@ class Calls:
         return both and (bool(slot.pieces) or not name.startswith(slot.name))
 
     def _fill(self, slot: _Slot, call_id: str, name: str, arguments: Json) -> None:
+        if slot.id and slot.id == call_id and name and arguments and arguments == slot.arguments():
+            return  # the whole call once more, in the last piece of the stream
         slot.id = slot.id or call_id
         if name and name != slot.name:
             slot.name = self._longer(slot.name, name)

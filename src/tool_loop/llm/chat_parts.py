@@ -88,6 +88,16 @@ def read_usage(usage: dict[str, Json]) -> Usage:
     )
 
 
+def timed_usage(timings: Json) -> Usage:
+    """The count of a llama.cpp server that was not asked for one: what it timed."""
+    if not isinstance(timings, dict):
+        return Usage()
+    new, cached = _first(timings.get("prompt_n")), _first(timings.get("cache_n"))
+    return Usage(
+        input=None if new is None else new + (cached or 0), output=_first(timings.get("predicted_n")), cached=cached
+    )
+
+
 def _details(usage: dict[str, Json], *keys: str) -> dict[str, Json]:
     return next((value for key in keys if isinstance(value := usage.get(key), dict)), {})
 

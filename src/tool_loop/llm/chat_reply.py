@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, Usage
 
 from .chat_calls import Calls
-from .chat_parts import flat, halved, is_error, joined, read_usage
+from .chat_parts import flat, halved, is_error, joined, read_usage, timed_usage
 from .endpoint import parse
+from .sse import SSEEvent
 from .text import clean
 
 if TYPE_CHECKING:
     from tool_loop.ports import Emit
 
     from .failures import Failures
-    from .sse import SSEEvent
     from .text import Names
 
 Json: TypeAlias = Any  # a parsed chunk; everything of it that stays becomes one of our types
@@ -100,6 +100,12 @@ class ChatReply:
                 return True
         chunk = parse(data)
         if not isinstance(chunk, dict):
+            lines = data.split(b"\n")
+            if len(lines) > 1 and chunk is None:
+                # Events without the blank line between them arrive as the lines of one.
+                return any(self.event(SSEEvent(event.event, line), emit) for line in lines)
+            if data == b"null":
+                return False
             raise self._no_chunk(event, chunk)
         choice = self._choice(chunk, named=event.event)
         if choice is not None:
@@ -143,6 +149,9 @@ class ChatReply:
             if groq.get("error"):
                 raise self._failures.inside(groq, tokens=self._spent())
         self._count(body.get("usage"))
+        timings = body.get("timings")
+        if timings and self._usage.input is None:
+            self._usage = timed_usage(timings)
         if isinstance(choices, dict):
             choices = [choices]
         if not isinstance(choices, list):
@@ -209,13 +218,13 @@ class ChatReply:
 
     def _beside(self, message: dict[str, Json], emit: Emit | None) -> None:
         """Everything of a delta that is neither text nor a call."""
-        reasoning = message.get("reasoning_content")
-        if not (reasoning and isinstance(reasoning, str)):  # some send the same text under both keys
-            reasoning = message.get("reasoning")
+        # Some send the same text under two of these keys; it counts once.
+        found = (message.get(key) for key in ("reasoning_content", "reasoning", "thinking", "reasoning_text"))
+        reasoning = next((text for text in found if text and isinstance(text, str)), "")
         details = message.get("reasoning_details")
         if not reasoning and isinstance(details, list):
             reasoning = "".join(flat(d.get("text") or d.get("summary")) for d in details if isinstance(d, dict))
-        if reasoning and isinstance(reasoning, str):
+        if reasoning:
             self._think(reasoning, emit)
         refusal = message.get("refusal")
         if refusal and isinstance(refusal, str):

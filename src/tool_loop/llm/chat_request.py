@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from .history import Encoder, History
-from .text import arguments_object, encoded
+from .text import arguments_object, encoded, sent_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,24 +26,30 @@ if TYPE_CHECKING:
 
     from .text import Names
 
+# What the assistant is made to say where a provider wants it to speak between two other messages.
+HEARD: Final = "Understood."
+
 _NINE: Final = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 class ChatEncoder(Encoder["_Messages"]):
     """Encodes requests for one endpoint.
 
-    With `nine` the ids of calls become nine letters or digits, the only ones Mistral takes. Without
-    `echo` nothing goes back that the provider attached to its turns.
+    Two ways of Mistral, which are told in its refusals: with `nine` the ids of calls become nine
+    letters or digits, with `turns` the user never speaks twice in a row, nor right after a tool.
+    Without `echo` nothing goes back that the provider attached to its turns.
     """
 
-    def __init__(self, origin: str, *, nine: bool = False) -> None:
+    def __init__(self, origin: str, *, nine: bool = False, turns: bool = False) -> None:
         super().__init__(origin)
         self.nine = nine
+        self.turns = turns
         self.echo = True
 
-    def change(self, *, nine: bool = False, echo: bool = True) -> None:
+    def change(self, *, nine: bool = False, turns: bool = False, echo: bool = True) -> None:
         """Encode everything anew in another way, also what was sent before."""
         self.nine = self.nine or nine
+        self.turns = self.turns or turns
         self.echo = self.echo and echo
         self._histories.clear()
 
@@ -68,25 +74,31 @@ class ChatEncoder(Encoder["_Messages"]):
         return b"".join((head, shown, *messages, choice, b"}"))
 
     def new_history(self, names: Names, plain: int) -> _Messages:
-        return _Messages(names, self.origin if self.echo else "", plain=plain, nine=self.nine)
+        origin = self.origin if self.echo else ""
+        return _Messages(names, origin, plain=plain, nine=self.nine, turns=self.turns)
 
     def shape(self, name: str, tool: ToolSpec) -> dict[str, Any]:
         function: dict[str, Any] = {"name": name}
         if tool.description:
             function["description"] = tool.description
-        function["parameters"] = dict(tool.parameters)
+        function["parameters"] = sent_schema(tool.parameters)
         return {"type": "function", "function": function}
 
 
 class _Messages(History):
-    __slots__ = ("_nine", "_used")
+    __slots__ = ("_assistant_spoke", "_nine", "_turns", "_used")
 
-    def __init__(self, names: Names, origin: str, *, plain: int, nine: bool) -> None:
+    def __init__(self, names: Names, origin: str, *, plain: int, nine: bool, turns: bool) -> None:
         super().__init__(names, origin, plain=plain)
         self._nine = nine
+        self._turns = turns
+        self._assistant_spoke = False
         self._used: set[str] = set()
 
     def user(self, text: str) -> None:
+        if self._turns and self.bytes and not self._assistant_spoke:
+            self._write({"role": "assistant", "content": HEARD})
+        self._assistant_spoke = False
         self._write({"role": "user", "content": text})
 
     def assistant(self, message: AssistantMessage, origin: str) -> None:
@@ -97,6 +109,7 @@ class _Messages(History):
         body: dict[str, Any] = {"role": "assistant", "content": message.text or None}
         if message.calls:
             body["tool_calls"] = [self._call(call, ours=ours) for call in message.calls]
+        self._assistant_spoke = not message.calls
         self._write(body | (_attached(message.opaque) if ours else {}))
 
     def result(self, sent: str, content: str, *, error: bool) -> None:

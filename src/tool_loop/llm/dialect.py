@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from tool_loop.errors import ProviderError, UsageError
@@ -56,7 +57,7 @@ _NOT_TAKEN = re.compile(
 Change: TypeAlias = "Callable[[Refusal], str]"
 
 
-class Dialect:
+class Dialect(ABC):
     """The part of an `LLM` that is the same for every dialect."""
 
     path: ClassVar[str]
@@ -74,24 +75,27 @@ class Dialect:
             try:
                 return await self._ask(request, emit)
             except ProviderError as error:
-                # Another run that shares this model may have made the change in the meantime.
-                if changed == self._changed:
-                    notice = self._adapt(Refusal(error, request))
-                    if not notice:
-                        raise self.explained(error) from error.__cause__
-                    self._changed += 1
-                    emit(Notice(f"{self.endpoint.failures.host}: {notice}"))
+                refused = error.kind in ("bad_request", "not_found") or (error.status or 0) >= 500
+                if refused and changed != self._changed:
+                    continue  # another run that shares this model was refused the same, and made the change
+                notice = self._adapt(Refusal(error, request)) if refused else ""
+                if not notice:
+                    raise self.explained(error) from error.__cause__
+                self._changed += 1
+                emit(Notice(f"{self.endpoint.failures.host}: {notice}"))
 
+    @abstractmethod
     def body(self, request: Request) -> bytes:
         """The body of the request as it would be sent."""
-        raise NotImplementedError
+        ...
 
-    def assembler(self, request: Request) -> Assembler:
-        raise NotImplementedError
+    @abstractmethod
+    def assembler(self, request: Request) -> Assembler: ...
 
+    @abstractmethod
     def changes(self) -> Sequence[Change]:
         """What can be changed, the likeliest first. Each says what it did, or "" when that would not help."""
-        raise NotImplementedError
+        ...
 
     def explained(self, error: ProviderError) -> ProviderError:
         """The error as the person sees it, with what this dialect knows about a way out."""
@@ -106,8 +110,6 @@ class Dialect:
         )
 
     def _adapt(self, refusal: Refusal) -> str:
-        if refusal.error.kind != "bad_request" and not (refusal.error.status or 0) >= 500:
-            return ""
         return next((notice for change in self.changes() if (notice := change(refusal))), "")
 
     # --- changes that several dialects have -----------------------------------------------------------

@@ -9,6 +9,7 @@ Knows nothing about any dialect: its own history class says what a message looks
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -41,7 +42,7 @@ class Toolset:
         self.bytes = encoded([shape(self.names.sent(tool.name), tool) for tool in tools]) if tools else b""
 
 
-class History:
+class History(ABC):
     """The encoded messages of one transcript, which only grows.
 
     `owed` are the calls of the last assistant turn that have no result yet: our id, and the id sent.
@@ -83,27 +84,28 @@ class History:
         else:
             self.assistant(message, origin)
 
-    def user(self, text: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def user(self, text: str) -> None: ...
 
+    @abstractmethod
     def assistant(self, message: AssistantMessage, origin: str) -> None:
         """Write the turn, if there is anything to it, and note its calls in `owed`.
 
         What a provider attached to it is sent back when it came from `origin`.
         """
-        raise NotImplementedError
+        ...
 
-    def result(self, sent: str, content: str, *, error: bool) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def result(self, sent: str, content: str, *, error: bool) -> None: ...
 
-    def result_bytes(self, sent: str, content: str, *, error: bool) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def result_bytes(self, sent: str, content: str, *, error: bool) -> bytes: ...
 
 
 H = TypeVar("H", bound=History)
 
 
-class Encoder(Generic[H]):
+class Encoder(ABC, Generic[H]):
     """Remembers the encoded tools of an endpoint and the encoded history of each transcript.
 
     `origin` is the endpoint's own, as in `ModelReplied.origin`.
@@ -142,9 +144,10 @@ class Encoder(Generic[H]):
         self._histories.pop(transcript, None)
         return True
 
-    def new_history(self, names: Names, plain: int) -> H:
-        raise NotImplementedError
+    @abstractmethod
+    def new_history(self, names: Names, plain: int) -> H: ...
 
+    @abstractmethod
     def shape(self, name: str, tool: ToolSpec) -> dict[str, Any]:
         """One tool as the dialect writes it, under the name it has on the wire."""
-        raise NotImplementedError
+        ...

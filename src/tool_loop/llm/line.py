@@ -10,7 +10,7 @@ import errno
 import socket
 import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tool_loop.errors import ConfigurationError, ProviderError
 
@@ -18,6 +18,8 @@ from .secret import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tool_loop.errors import ToolLoopError
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +36,86 @@ class Timeouts:
 
 
 class Line:
-    """The time limits of one request, and the translation of what goes wrong on it."""
+    """The time limits of one request, and the translation of what goes wrong on it.
 
-    __slots__ = ("_cause", "_deadline", "_idle", "_started", "began", "clock", "extensions", "host")
+    One timer watches over the whole request. `expect` sets what it allows for the next wait, and only
+    moves a mark: a timer for each chunk of a stream (`asyncio.timeout`, or httpx2's own) took a tenth
+    of all the time of a streamed reply. When the time is over the task is cancelled, and leaving
+    the block tells that cancellation from others.
+    """
+
+    __slots__ = (
+        "_deadline",
+        "_expired",
+        "_idle",
+        "_limit",
+        "_loop",
+        "_started",
+        "_task",
+        "_timer",
+        "_waiting",
+        "began",
+        "host",
+    )
 
     def __init__(self, host: str, timeouts: Timeouts, deadline: float | None) -> None:
-        loop = asyncio.get_running_loop()
         self.host = host
         self.began = False
-        self._started = loop.time()
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._started = self._loop.time()
         self._deadline = self._started + timeouts.total
         if deadline is not None:
             self._deadline = min(deadline, self._deadline)
         self._idle = timeouts.idle
-        # httpx2 sets a timer of its own for each read and write; ours covers them all at a tenth of
-        # the cost. Only connecting keeps its own limit, so that a dead host is known early.
-        self.extensions = {"timeout": {"connect": timeouts.connect, "read": None, "write": None, "pool": None}}
-        self.clock = self.watch(None)
+        self._expired = False
+        self._waiting = False
+        self._limit = min(self._deadline, self._started + timeouts.idle)
+        self._timer: asyncio.TimerHandle | None = self._loop.call_at(self._limit, self._look)
 
-    def watch(self, patience: float | None) -> asyncio.Timeout:
-        now = asyncio.get_running_loop().time()
-        silent = now + (self._idle if patience is None else patience)
-        self._cause: Literal["deadline", "silence"] = "deadline" if self._deadline <= silent else "silence"
-        return asyncio.timeout_at(min(self._deadline, silent))
+    def expect(self, patience: float | None = None) -> None:
+        """Something must come within the limit on silence, or within `patience`, and before the deadline."""
+        limit = self._loop.time() + (self._idle if patience is None else patience)
+        self._limit = min(limit, self._deadline)
+        if self._timer is None or self._limit < self._timer.when():
+            self.end()
+            self._timer = self._loop.call_at(self._limit, self._look)
 
-    def translated(self) -> _Translated:
-        return _Translated(self)
+    def end(self) -> None:
+        """Nothing is waited for any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        if self._loop.time() < self._limit:
+            self._timer = self._loop.call_at(self._limit, self._look)
+            return
+        self._timer = None
+        # Whatever the task does between two waits is not ours to interrupt.
+        if self._waiting and self._task is not None:
+            self._expired = True
+            self._task.cancel()
+
+    def __enter__(self) -> None:
+        """Around everything that is waited for; what goes wrong in there leaves as one of our errors."""
+        self._waiting = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._waiting = False
+        if error is None:
+            return
+        if self._was_ours():
+            raise self.timed_out() from error
+        if isinstance(error, Exception) and (told := self.broken(error)) is not None:
+            raise told from error
+
+    def _was_ours(self) -> bool:
+        """Whether a cancellation was the timer's, and nobody else wants the task to end as well."""
+        if not self._expired:
+            return False
+        self._expired = False
+        return self._task is not None and self._task.uncancel() == 0
 
     def too_large(self, most: int) -> ProviderError:
         text = f"{self.host} sent more than {most:,} bytes in one reply; the rest was not read"
@@ -67,21 +123,18 @@ class Line:
 
     def timed_out(self) -> ProviderError:
         waited = asyncio.get_running_loop().time() - self._started
-        if self._cause == "deadline":
+        if self._limit >= self._deadline:
             text = f"no complete reply from {self.host} within the time there was ({waited:.1f} s)"
         else:
             text = f"{self.host} sent nothing for {self._idle:g} s"
         return ProviderError(text, kind="timeout")
 
-    def broken(self, error: Exception) -> Exception:
-        """What the error of httpx2 means to the caller."""
+    def broken(self, error: Exception) -> ToolLoopError | None:
+        """What the error of httpx2 means to the caller; None for an error that is not of its making."""
         import httpx2
 
-        if isinstance(error, TimeoutError):
-            return self.timed_out()
         if isinstance(error, httpx2.ConnectTimeout):
-            text = f"could not connect to {self.host} within {self.extensions['timeout']['connect']:g} s"
-            return ProviderError(text, kind="connection")
+            return ProviderError(f"could not connect to {self.host} in time", kind="connection")
         if isinstance(error, httpx2.ProxyError):
             return ProviderError(f"the proxy in front of {self.host} refused: {_said(error)}", kind="connection")
         if isinstance(error, httpx2.ConnectError):
@@ -95,7 +148,7 @@ class Line:
             )
         if isinstance(error, httpx2.HTTPError):
             return self._lost(error)
-        return error
+        return None
 
     def _lost(self, error: Exception) -> ProviderError:
         import httpx2
@@ -103,33 +156,18 @@ class Line:
         if isinstance(error, httpx2.RemoteProtocolError) and "disconnected" not in str(error) and not self.began:
             return ProviderError(f"{self.host} does not speak HTTP as it should: {_said(error)}", kind="protocol")
         if not self.began:
-            return ProviderError(
-                f"{self.host} closed the connection without an answer: {_said(error)}", kind="connection"
-            )
-        return ProviderError(
-            f"the connection to {self.host} broke in the middle of the reply: {_said(error)}", kind="protocol"
-        )
-
-
-class _Translated:
-    """Turns the exceptions of a block into ours; a class, because a generator costs five times as much."""
-
-    __slots__ = ("_line",)
-
-    def __init__(self, line: Line) -> None:
-        self._line = line
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, ProviderError):
-            ours = self._line.broken(error)
-            if ours is not error:
-                raise ours from error
+            text = f"{self.host} closed the connection without an answer"
+            return ProviderError(text + _because(error), kind="connection")
+        text = f"the connection to {self.host} broke in the middle of the reply"
+        return ProviderError(text + _because(error), kind="protocol")
 
 
 # --- words ----------------------------------------------------------------------------------------
+
+
+def _because(error: BaseException) -> str:
+    said = printable(str(error), 200)
+    return f" ({said})" if said else ""
 
 
 def _said(error: BaseException) -> str:

@@ -52,6 +52,7 @@ class OpenAIChat(Dialect):
     take it. `tool_ids` "mistral" makes call ids of nine letters or digits. `withhold` is how tools are
     made impossible for a last word: "omit" leaves them out, "none" sends them with tool_choice none;
     "auto" is "none" for api.openai.com, which enforces it and keeps its prompt cache, else "omit".
+    More than `most_tools` are refused before anything is sent; None leaves that to the server.
     `extra_body` and `extra_headers` are added to every request as they are.
 
     `http` replaces the network (`httpx2.MockTransport` in tests), `now` the time of day.
@@ -73,6 +74,7 @@ class OpenAIChat(Dialect):
         stream_options: bool | None = None,
         tool_ids: Literal["auto", "verbatim", "mistral"] = "auto",
         withhold: Withhold = "auto",
+        most_tools: int | None = 128,
         extra_body: Mapping[str, Any] | None = None,
         extra_headers: Mapping[str, str] | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
@@ -100,12 +102,18 @@ class OpenAIChat(Dialect):
         settings |= checked_body(extra_body, ("messages", "tools", "tool_choice", "stream"))
         super().__init__(endpoint, settings, withheld(withhold, enforced=host == "api.openai.com"))
         self.origin = f"chat:{origin_of(url)}"
-        self._encoder = ChatEncoder(
-            self.origin, nine=tool_ids == "mistral" or (tool_ids == "auto" and host == "api.mistral.ai")
-        )
+        mistral = host == "api.mistral.ai"
+        nine = tool_ids == "mistral" or (tool_ids == "auto" and mistral)
+        self._encoder = ChatEncoder(self.origin, nine=nine, turns=mistral)
+        self._most_tools = most_tools
         self._swapped = False
 
     def body(self, request: Request) -> bytes:
+        if self._most_tools is not None and len(request.tools) > self._most_tools:
+            raise ConfigurationError(
+                f"{len(request.tools)} tools, and chat completions takes {self._most_tools}: give fewer, "
+                "or pass most_tools=None for a server that takes more"
+            )
         settings = self._settings
         if not request.tools or not request.may_call:
             settings = {name: value for name, value in settings.items() if name != "parallel_tool_calls"}
@@ -121,7 +129,8 @@ class OpenAIChat(Dialect):
         return ChatReply(self.endpoint.failures, self.origin, self._encoder.toolset(request.tools).names)
 
     def changes(self) -> Sequence[Change]:
-        return self.adapt_withholding, self._adapt_ids, self._adapt_tokens, self._adapt_settings, self._adapt_echo
+        mistral = (self._adapt_ids, self._adapt_turns)
+        return self.adapt_withholding, *mistral, self._adapt_tokens, self._adapt_settings, self._adapt_echo
 
     def explained(self, error: ProviderError) -> ProviderError:
         if "v1/responses" in error.raw and error.kind in ("bad_request", "not_found"):
@@ -136,6 +145,13 @@ class OpenAIChat(Dialect):
             return ""
         self._encoder.change(nine=True)
         return "it wants ids of nine letters or digits, so call ids are changed to such"
+
+    def _adapt_turns(self, refusal: Refusal) -> str:
+        order = r"role '?user'? after role|roles? must alternate|roles should alternate"
+        if self._encoder.turns or not re.search(order, refusal.said, re.IGNORECASE):
+            return ""
+        self._encoder.change(turns=True)
+        return "it wants the assistant to speak between two other messages, so it is made to"
 
     def _adapt_tokens(self, refusal: Refusal) -> str:
         old = next((name for name in _TOKEN_PARAMS if name in self._settings), "")

@@ -37,15 +37,17 @@ _INSTANT: Final = 1.0
 class RetryPolicy:
     """How patient to be. Times are in seconds.
 
-    `attempts` is the most requests for one reply; with these waits twenty take about two and a half
-    minutes. `max_wait` is the longest single wait a server may ask for; a longer one is reported
-    instead. The ceiling of the random wait starts at `first_wait` and doubles up to `longest_wait`.
-    `same_answer` is after how many instant and identical failures the server is taken at its word,
-    and `paid_for` after how many replies that were made, and paid for, but could not be used.
+    `attempts` is the most requests for one reply, and `patience` the most waiting; with these waits
+    twenty attempts take about two and a half minutes. `max_wait` is the longest single wait a server
+    may ask for; a longer one is reported instead. The ceiling of the random wait starts at
+    `first_wait` and doubles up to `longest_wait`. `same_answer` is after how many instant and
+    identical failures the server is taken at its word, and `paid_for` after how many replies that
+    were made, and paid for, but could not be used.
     """
 
     attempts: int = 20
     max_wait: float = 60.0
+    patience: float = 300.0
     first_wait: float = 0.5
     longest_wait: float = 20.0
     same_answer: int = 3
@@ -167,6 +169,9 @@ class _Attempts:
             return (
                 f"it asks to wait {error.retry_after:.0f} s, more than the {policy.max_wait:g} s there are for one wait"
             )
+        waited = sum(retry.waited for retry in self.failed)
+        if waited + wait > policy.patience:
+            return f"it has waited {waited:.0f} s, and another {wait:.0f} s are more than there are"
         if self._until is not None and now + wait > self._until:
             left = max(0.0, self._until - now)
             return f"the next attempt is {wait:.1f} s away, and the run has {left:.1f} s left for waiting"

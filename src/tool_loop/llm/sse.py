@@ -14,7 +14,12 @@ from typing import Final, NamedTuple
 
 # The largest event seen in recorded traffic has 40 KB (a whole reply with its reasoning in one
 # event). A server that sends a line without end must not fill the memory, so there is a ceiling.
-EVENT_BYTES: Final = 4 * 1024 * 1024
+# An event of empty JSON objects takes 24 times its size when it is parsed.
+EVENT_BYTES: Final = 2 * 1024 * 1024
+
+# Comments and unknown fields between two events: signs of life have 30 bytes and come every few
+# seconds. A server that sends nothing else would be read to the end of the run.
+NOISE_BYTES: Final = 1024 * 1024
 
 # What is kept of lines that are no field: some servers write an error as plain JSON into the stream.
 STRAY_BYTES: Final = 4096
@@ -41,7 +46,7 @@ class SSEReader:
     `stray` holds the first lines that were no field of the standard.
     """
 
-    __slots__ = ("_after_cr", "_data", "_event", "_first", "_limit", "_pieces", "_size", "stray")
+    __slots__ = ("_after_cr", "_data", "_event", "_first", "_limit", "_noise", "_pieces", "_size", "stray")
 
     def __init__(self, limit: int = EVENT_BYTES) -> None:
         self._limit = limit
@@ -49,6 +54,7 @@ class SSEReader:
         # takes the square of the line's length when it drips in byte by byte.
         self._pieces: list[bytes] = []
         self._size = 0
+        self._noise = 0
         self._data: list[bytes] = []
         self._event = ""
         self._first = True
@@ -95,7 +101,7 @@ class SSEReader:
     def _grow(self, size: int) -> None:
         self._size += size
         if self._size > self._limit:
-            raise EventTooLarge(f"one event of the stream is larger than {self._limit} bytes")
+            raise EventTooLarge(f"an event of more than {self._limit:,} bytes")
 
     def _line(self, line: bytes, events: list[SSEEvent]) -> None:
         if self._first:
@@ -112,8 +118,12 @@ class SSEReader:
             self._data.append(value)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
-        elif name and name not in (b"id", b"retry") and len(self.stray) < STRAY_BYTES:
-            self.stray += line[:STRAY_BYTES] + b"\n"
+        else:
+            self._noise += len(line)
+            if self._noise > NOISE_BYTES:
+                raise EventTooLarge(f"more than {NOISE_BYTES:,} bytes without an event")
+            if name and name not in (b"id", b"retry") and len(self.stray) < STRAY_BYTES:
+                self.stray += line[:STRAY_BYTES] + b"\n"
 
     def _dispatch(self, events: list[SSEEvent]) -> None:
         if self._data:
@@ -121,4 +131,5 @@ class SSEReader:
             self._size -= sum(map(len, self._data)) + len(self._data)
             events.append(SSEEvent(self._event, data))
             self._data.clear()
+            self._noise = 0
         self._event = ""

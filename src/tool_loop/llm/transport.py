@@ -36,7 +36,8 @@ DRAIN_BYTES: Final = 64 * 1024
 class Caps:
     """Bytes after decompression. A document is held in memory as a whole, a stream is not."""
 
-    document: int = 8 * 1024 * 1024
+    # Parsed, JSON made of empty objects takes 24 times its size. The longest reply has about 0.5 MiB.
+    document: int = 2 * 1024 * 1024
     stream: int = 64 * 1024 * 1024
 
 
@@ -72,15 +73,18 @@ class Transport:
         line = Line(_host(url), self.timeouts, deadline)
         shard = await self._clients.here().take(url)
         response: httpx2.Response | None = None
+        # Of httpx2's own timers only the one for connecting is used, so that a dead host is known
+        # early. The others are covered by the line's.
+        limits = {"connect": self.timeouts.connect, "read": None, "write": None, "pool": None}
         try:
-            with line.translated():
-                async with line.clock:
-                    request = httpx2.Request(
-                        "POST", url, headers=list(headers.items()), content=body, extensions=line.extensions
-                    )
-                    response = await shard.client.send(request, auth=None, follow_redirects=False, stream=True)
+            with line:
+                request = httpx2.Request(
+                    "POST", url, headers=list(headers.items()), content=body, extensions={"timeout": limits}
+                )
+                response = await shard.client.send(request, auth=None, follow_redirects=False, stream=True)
             yield Exchange(response, line, self.caps)
         finally:
+            line.end()
             shard.load -= 1
             if response is not None:
                 with suppress(Exception):
@@ -107,9 +111,9 @@ class Exchange:
         """
         line = self._line
         line.began = True
-        with line.translated():
-            async with line.watch(patience):
-                piece = await anext(self._chunks, b"")
+        line.expect(patience)
+        with line:
+            piece = await anext(self._chunks, b"")
         self._bytes += len(piece)
         if self._bytes > self._caps.stream:
             raise line.too_large(self._caps.stream)

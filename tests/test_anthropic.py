@@ -246,6 +246,10 @@ def test_counts_of_a_stream_are_totals_and_the_largest_is_the_truth() -> None:
     assert (reply.usage.input, reply.usage.output) == (40, 9)
 
 
+def test_blocks_without_a_type_are_passed_over() -> None:
+    assert answer(DIALECT.llm(message({"x": 1}, 3, text("Hi"))), ask()).text == "Hi"
+
+
 def test_input_that_came_with_the_start_of_a_block_is_read() -> None:
     assert answer(DIALECT.llm(blocks(opened(0, USE), stop="tool_use")), ask()).calls[0].arguments == '{"path": "a.py"}'
 

@@ -6,6 +6,7 @@ A new dialect joins by a class in tests/dialects.py. What only one of them has i
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -358,20 +359,30 @@ def test_a_reply_can_be_sent_back_as_history(dialect: Dialect) -> None:
     ]
 
 
+def called(*calls: tuple[str, ...], text: str = "") -> AssistantMessage:
+    return AssistantMessage(text, tuple(ToolCall(*call) for call in calls))
+
+
+def got(call_id: str, content: str = "x") -> ToolMessage:
+    return ToolMessage(call_id, "read_file", content)
+
+
+GO_ON = UserMessage("Go on.")
+A = ("a", "read_file")
 BROKEN: dict[str, list[Any]] = {
-    "a call without a result": [AssistantMessage("", (ToolCall("a", "read_file"), ToolCall("b", "list_dir"))), ToolMessage("a", "read_file", "x")],
-    "a call without a result, and on": [AssistantMessage("", (ToolCall("a", "read_file"),)), UserMessage("Go on.")],
-    "a result without a call": [ToolMessage("gone", "read_file", "late"), UserMessage("Go on.")],
-    "a result that comes twice": [AssistantMessage("", (ToolCall("a", "read_file"),)), ToolMessage("a", "read_file", "x"), ToolMessage("a", "read_file", "y")],
-    "an empty turn": [AssistantMessage(""), UserMessage("Go on.")],
-    "a call as the last word": [AssistantMessage("Hm.", (ToolCall("a", "read_file"),))],
-    "arguments that are no JSON": [AssistantMessage("", (ToolCall("a", "read_file", '{"path": "a'),)), ToolMessage("a", "read_file", "bad")],
-    "arguments that are no object": [AssistantMessage("", (ToolCall("a", "read_file", "[1]"),)), ToolMessage("a", "read_file", "bad")],
-    "arguments that are not finite": [AssistantMessage("", (ToolCall("a", "read_file", '{"a": 1e999}'),)), ToolMessage("a", "read_file", "bad")],
-    "a name outside the charset": [AssistantMessage("", (ToolCall("a", "multi_tool_use.parallel"),)), ToolMessage("a", "x.y", "unknown")],
-    "a name of nothing": [AssistantMessage("", (ToolCall("a", ""),)), ToolMessage("a", "", "unknown")],
-    "a lone surrogate": [AssistantMessage("\ud800 hm", (ToolCall("a", "read_file", '{"a": "\ud800"}'),)), ToolMessage("a", "read_file", "\udfff")],
-}  # fmt: skip
+    "a call without a result": [called(A, ("b", "list_dir")), got("a")],
+    "a call without a result, and on": [called(A), GO_ON],
+    "a result without a call": [got("gone"), GO_ON],
+    "a result that comes twice": [called(A), got("a"), got("a", "y")],
+    "an empty turn": [called(), GO_ON],
+    "a call as the last word": [called(A, text="Hm.")],
+    "arguments that are no JSON": [called((*A, '{"path": "a')), got("a")],
+    "arguments that are no object": [called((*A, "[1]")), got("a")],
+    "arguments that are not finite": [called((*A, '{"a": 1e999}')), got("a")],
+    "a name outside the charset": [called(("a", "multi_tool_use.parallel")), got("a")],
+    "a name of nothing": [called(("a", "")), got("a")],
+    "a lone surrogate": [called((*A, '{"a": "\ud800"}'), text="\ud800 hm"), got("a", "\udfff")],
+}
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=str)
@@ -452,7 +463,7 @@ def test_each_request_begins_with_the_bytes_of_the_one_before(dialect: Dialect) 
     bodies = fifty_steps(dialect)
     kept = 0
 
-    for before, after in zip(bodies, bodies[1:], strict=False):
+    for before, after in itertools.pairwise(bodies):
         shared = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
         # All that may differ are the closing brackets of the old one; and, for servers which know no
         # other way to be told where the conversation ends, the cache mark on its last block.
@@ -544,19 +555,30 @@ def test_a_refusal_that_stays_is_an_error_after_one_more_request(dialect: Dialec
 
 def test_runs_that_share_a_model_are_all_adapted_by_one_change(dialect: Dialect) -> None:
     refusal = dialect.error("Requests which include `tool_use` blocks must define tools")
-    server = dialect.llm()
-
-    def reply(request: httpx2.Request) -> httpx2.Response:
-        asked = dialect.read(json.loads(request.content))
-        return reply_of(dialect, Said("Hi"), stream=True) if asked.tools else json_reply(refusal, 400)
-
-    server._answer = reply  # type: ignore[method-assign]
-    server.__post_init__()
+    seen: list[Any] = []
 
     async def together() -> list[ModelReplied]:
-        return await asyncio.gather(*(server.llm.reply(with_history(), lambda _: None) for _ in range(8)))
+        all_asked = asyncio.Barrier(8)
+
+        async def reply(request: httpx2.Request) -> httpx2.Response:
+            if dialect.read(json.loads(request.content)).tools:
+                return reply_of(dialect, Said("Hi"), stream=True)
+            await all_asked.wait()
+            return json_reply(refusal, 400)
+
+        llm: Any = dialect.make("m", "http://127.0.0.1:9", "k", http=httpx2.MockTransport(reply))
+        return await asyncio.gather(*(llm.reply(with_history(), seen.append) for _ in range(8)))
 
     assert [one.text for one in asyncio.run(together())] == ["Hi"] * 8
+    assert len([s for s in seen if isinstance(s, Notice)]) == 1
+
+
+def test_a_refusal_of_something_else_is_an_error_at_once(dialect: Dialect) -> None:
+    refusal = dialect.error("one of the tools has a parameter we do not like")
+    server = dialect.llm(json_reply(refusal, 400), withhold="none")
+
+    assert "do not like" in str(failure(server, with_history()))
+    assert len(server.got) == 1
 
 
 def test_a_setting_that_is_refused_is_left_out_from_then_on(dialect: Dialect) -> None:

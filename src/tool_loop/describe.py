@@ -179,8 +179,9 @@ def full(event: Event, calls: dict[str, ToolCall], step: int) -> list[Section]:
         case RunInterrupted():
             return [Section(f"interrupted: {event.kind}", event.message)]
         case RunEnded():
-            how = "" if event.source == "model" else ", put together from the journal"
-            return [Section(f"answer ({event.reason}{how})", event.answer)]
+            if event.source == "model":  # then the answer is the text of the last reply
+                return [Section(f"end: {event.reason}")]
+            return [Section(f"end: {event.reason}; put together from the journal", event.answer)]
         case IntentRecorded():
             return []  # what follows says it: the results of these calls
 

@@ -29,7 +29,6 @@ from .events import (
     Reminded,
     Restarted,
     RetryWaiting,
-    RunEnded,
     RunResumed,
     Signal,
     TextDelta,
@@ -120,8 +119,7 @@ class Live:
         if isinstance(event, ModelReplied):
             self._answer.end_line()
         if self._verbose:
-            if not isinstance(event, RunEnded):  # the answer itself goes to stdout
-                self._in_full(event)
+            self._in_full(event)
             return
         match event:
             case ToolReturned():

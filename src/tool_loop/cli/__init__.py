@@ -22,7 +22,6 @@ COMMANDS = {
     "runs": "list the saved runs",
     "show": "read a saved run",
     "report": "a saved run as one HTML page, or two runs side by side",
-    "report": "a saved run as one HTML page",
     "resume": "go on with a run that was interrupted, or that waited for an approval",
     "approve": "allow a call that waits",
     "deny": "refuse a call that waits",
@@ -40,6 +39,7 @@ PIPE_CLOSED = 141  # what a shell says of a program that SIGPIPE ended
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. Prints no traceback, unless TOOL_LOOP_DEBUG is set."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    _fill_standard_descriptors()
     try:
         code = _run(arguments)
         for stream in (sys.stdout, sys.stderr):
@@ -104,6 +104,15 @@ def command(subparsers: object, name: str, *, epilog: str = "") -> ArgumentParse
         allow_abbrev=False,
     )
     return parser
+
+
+def _fill_standard_descriptors() -> None:
+    """Started without one (`>&-`), the next file we open would get its number: the journal as stdout."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
 
 
 def _drop_output() -> None:

@@ -14,7 +14,7 @@ from tool_loop.terminal import Terminal, one_line
 
 from . import _options
 from ._review import shown_call
-from ._store import find_run, person, resume_command, saved_runs
+from ._store import find_run, person, run_command, saved_runs
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def decide(args: Namespace, *, allow: bool) -> int:
     if left:
         out.line(f"still waiting: {', '.join(one_line(f'{other.id} ({other.name})') for other in left)}")
     else:
-        out.line(f"go on with: {resume_command(run_id, args.journal)}")
+        out.line(f"go on with: {run_command('resume', run_id, args.journal)}")
     return 0
 
 

@@ -30,7 +30,7 @@ from ._interrupt import Interrupts
 from ._output import AnswerFile, JsonLines
 from ._review import TerminalReviewer, keyboard, shown_call
 from ._setup import limits_of, llm_of, meta_of, tools_of
-from ._store import person, resume_command
+from ._store import person, run_command
 
 if TYPE_CHECKING:
     from tool_loop.sqlite_journal import SqliteJournal
@@ -99,14 +99,14 @@ class Session:
                 return interrupts.exit_code
             except Exception as error:
                 live.close()
-                return explain(error, self._resume() if self._resumable else "")
+                return explain(error, self._command("resume") if self._resumable else "")
         live.close()
         if result.waiting:
             return self._waiting(result, err)
         if file:
             file.write(result.answer)
         if not args.json and not live.show_answer(result.answer):
-            out.line(safe(result.answer.rstrip("\n")))
+            out.line(safe(result.answer.rstrip()))
         if not (args.quiet or args.json):
             self._summary(result, time.monotonic() - began, err)
         return 0 if result.reason == "answered" else STOPPED
@@ -128,21 +128,27 @@ class Session:
     def _resumable(self) -> bool:
         return self._saved and (self.recorded or bool(self.earlier))
 
-    def _resume(self) -> str:
-        return resume_command(self.run_id, self.args.journal)
+    def _command(self, name: str, *words: str) -> str:
+        return run_command(name, self.run_id, self.args.journal, *words)
 
     def _say_resume(self, err: Terminal) -> None:
-        err.line(f"Interrupted. Resume with: {self._resume()}" if self._resumable else "Interrupted; nothing is saved.")
+        err.line(
+            f"Interrupted. Resume with: {self._command('resume')}"
+            if self._resumable
+            else "Interrupted; nothing is saved."
+        )
 
     def _waiting(self, result: Result, err: Terminal) -> int:
         """Nobody is here to decide: say what waits, and how to decide about it later."""
         for pending in result.waiting:
-            err.line(f"Call {pending.call.id} waits for an approval.")
+            err.line("Waiting for an approval:")
             for line in shown_call(pending.call, pending.description):
                 err.line(line)
+            if self._saved:
+                err.line(f"Allow it:  {self._command('approve', pending.call.id)}")
+                err.line(f"Refuse it: {self._command('deny', pending.call.id)}")
         if self._saved:
-            err.line(f"Allow or refuse with: {self._resume().replace(' resume ', ' approve ', 1)} CALL")
-            err.line(f"(or deny in place of approve), then go on with: {self._resume()}")
+            err.line(f"Then go on with: {self._command('resume')}")
         else:
             err.line("The run is not saved, so nobody can decide later: leave out --no-save, or use --approve never.")
         return WAITING

@@ -91,12 +91,12 @@ def find_run(journal: SqliteJournal, run: str | None, *, last: bool) -> str:
     return found[0]
 
 
-def resume_command(run_id: str, journal: str | None, *more: str) -> str:
-    """The command that goes on with a run, ready to be pasted."""
+def run_command(name: str, run_id: str, journal: str | None, *words: str) -> str:
+    """A command about this run, ready to be pasted."""
     from shlex import join
 
     where = ["--journal", journal] if journal else []
-    return join(["tool-loop", "resume", run_id, *where, *more])
+    return join(["tool-loop", name, run_id, *words, *where])
 
 
 def person() -> str:

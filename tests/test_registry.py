@@ -734,6 +734,8 @@ def test_a_fingerprint_is_of_the_arguments_and_not_of_their_spelling():
     "other",
     [
         ToolRegistry([hand(print)], scope="/elsewhere"),
+        ToolRegistry([hand(print, scope="/elsewhere")], scope="/root"),
+        ToolRegistry([hand(print)], scope="/root", approve="always"),
         ToolRegistry([hand(print, effect="read")], scope="/root"),
         ToolRegistry([hand(print, properties={"a": {}})], scope="/root"),
         ToolRegistry([Tool("hand", "Other words.", NO_FIELDS, print)], scope="/root"),

@@ -12,7 +12,7 @@ import json
 import pathlib
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import pytest
@@ -447,13 +447,27 @@ HAND = Tool(
             "tuple": {"type": "array", "prefixItems": [{"type": "integer"}], "items": False},
             "not_zero": {"not": {"const": 0}},
             "loop": {"$ref": "#/properties/loop"},
+            "a/b~c": {"type": "string"},
+            "escaped": {"$ref": "#/properties/a~1b~0c"},
+            "anchored": {"$ref": "#anchor"},
+            "embedded": {"$ref": "inner.json"},
+            "dynamic": {"$dynamicRef": "#node"},
+            "cond": {
+                "properties": {"a": {"type": "integer"}},
+                "if": {"required": ["a"]},
+                "then": {"properties": {"b": {"type": "string"}}, "required": ["b"]},
+            },
+            "schema": {"$ref": "https://json-schema.org/draft/2020-12/schema"},
         },
         "$defs": {
+            "Dynamic": {"$dynamicAnchor": "node", "type": "object", "properties": {"n": {"type": "integer"}}},
+            "Anchored": {"$anchor": "anchor", "enum": ["x", "y"]},
+            "Embedded": {"$id": "inner.json", "type": "integer", "minimum": 5},
             "Thing": {
                 "type": "object",
                 "properties": {"q": {"type": "integer"}, "r": {"type": "string"}},
                 "required": ["q"],
-            }
+            },
         },
     },
     lambda **given: given,
@@ -484,7 +498,7 @@ REQUIRED = Tool(
     lambda **given: given,
 )
 
-FIELDS = "path, start_line, unit, only, items, either, nullable, share, day, names, tiny, free, sized, closed, ref, refs, both, form, twice, never, tuple, not_zero, loop"
+FIELDS = "path, start_line, unit, only, items, either, nullable, share, day, names, tiny, free, sized, closed, ref, refs, both, form, twice, never, tuple, not_zero, loop, a/b~c, escaped, anchored, embedded, dynamic, cond, schema"
 
 # The tool, what a model sent, the whole message, the whole hint.
 WRONG = [
@@ -528,9 +542,19 @@ WRONG = [
     (HAND, '{"refs": [{"r": "x"}]}', "'refs.0.q' is required", "Add 'refs.0.q': integer, for example 1."),
     (HAND, '{"both": {"x": "1", "y": 2}}', "'both.x' must be integer, got str", "Write 'both.x' as 1, not \"1\"."),
     (HAND, '{"both": {"x": 1, "z": 2}}', "'both.z' is not a field of 'both'; fields are: x, y", ""),
-    (nested, '{"items": [{"sku": 1, "qty": 0, "z": 1}]}', "'items.0.z' is not a field of 'items.0'; fields are: sku, qty; 'items.0.sku' must be string, got int; 'items.0.qty' must be greater than 0, got 0", "Write 'items.0.sku' as \"1\", not 1."),
+    (nested, '{"items": [{"sku": 1, "qty": 1, "z": 1}]}', "'items.0.z' is not a field of 'items.0'; fields are: sku, qty; 'items.0.sku' must be string, got int", "Write 'items.0.sku' as \"1\", not 1."),
+    (nested, '{"items": [{"sku": "x", "qty": 0}]}', "'items.0.qty' must be greater than 0, got 0", ""),
     (nested, '{"items": [], "point": {"x": 1, "z": 1}}', "'point.z' is not a field of 'point'; fields are: x, y", ""),
     (nested, '{"items": [], "pair": {"left": 1, "z": 1}}', "'pair.z' is not a field of 'pair'; fields are: left", ""),
+    (HAND, '{"escaped": 1}', "'escaped' must be string, got int", "Write 'escaped' as \"1\", not 1."),
+    (HAND, '{"anchored": 1}', "'anchored' must be one of \"x\", \"y\"; got 1", ""),
+    (HAND, '{"embedded": "7"}', "'embedded' must be integer, got str", "Write 'embedded' as 7, not \"7\"."),
+    (HAND, '{"embedded": 1}', "'embedded' must be at least 5, got 1", ""),
+    (HAND, '{"schema": {"type": 5}}', "'schema.type' must be one of \"array\", \"boolean\", \"integer\", \"null\", \"number\", \"object\", \"string\"; got 5", ""),
+    (HAND, '{"dynamic": "7"}', "'dynamic' must be object, got str", "Send 'dynamic' as object, for example {}."),
+    (HAND, '{"dynamic": {"n": "7"}}', "'dynamic.n' must be integer, got str", "Write 'dynamic.n' as 7, not \"7\"."),
+    (HAND, '{"cond": {"a": 1}}', "'cond.b' is required", "Add 'cond.b': string, for example \"...\"."),
+    (HAND, '{"cond": {"c": 1}}', "'cond.c' is not a field of 'cond'; fields are: a, b", ""),
     # unions: the branch that was meant is told, and only that
     (HAND, '{"either": [true]}', "'either.0' must be integer, got bool", "Send 'either.0' as integer, for example 1."),
     (HAND, '{"either": [5.0]}', "'either.0' must be integer, got float", "Write 'either.0' as 5, not 5.0."),
@@ -631,6 +655,75 @@ def test_long_values_and_long_lists_of_choices_are_cut():
     message, _ = call(many, json.dumps({"a": "x" * 500}))
 
     assert message.endswith('19, and 30 more; got "' + "x" * 76 + "...")
+
+
+def test_a_second_call_is_checked_as_the_first():
+    registry = ToolRegistry([choice, HAND])
+    results = [
+        asyncio.run(registry.run(ToolCall("c", name, sent))).error
+        for name, sent in [("choice", '{"n": 1}'), ("choice", '{"n": true}')] * 2 + [("hand", '{"path": 1}')] * 2
+    ]
+
+    assert results == [None, "invalid_arguments"] * 2 + ["invalid_arguments"] * 2
+
+
+def test_a_changed_copy_of_a_tool_still_knows_its_types():
+    class Local(BaseModel):
+        n: int
+
+    @tool
+    def func(local: Local) -> None:
+        """Do it."""
+
+    changed = _changed(func)
+
+    assert changed.effect == "read"
+    assert call(changed, '{"local": {"n": 1}}') == {"local": Local(n=1)}
+
+
+def _changed(made: Tool) -> Tool:
+    return replace(made, effect="read")
+
+
+def test_a_docstring_may_be_written_in_any_way():
+    def loose(a: int, b: int, c: int) -> None:
+        """
+        Args:
+            Some words before the first.
+            a: First.
+
+            b: Second:
+                with more.
+        Not a section any more.
+            c: Not told.
+        """
+
+    def last(a: int) -> None:
+        """Last.
+
+        Args:
+            a: The end."""
+
+    def silent(a: int) -> None: ...
+
+    fields = schema(loose)["properties"]
+
+    assert [field.get("description") for field in fields.values()] == ["First.", "Second: with more.", None]
+    assert schema(last)["properties"]["a"]["description"] == "The end."
+    assert ToolRegistry([last, silent]).specs()[0].description == "Last."
+    assert ToolRegistry([last, silent]).specs()[1].description == ""
+
+
+def test_a_local_variable_that_has_no_value_yet_is_no_hindrance():
+    def func(a: int) -> int:
+        """Do it."""
+        return later
+
+    made = tool(func)
+    later = 5
+
+    assert schema(made)["properties"] == {"a": {"type": "integer"}}
+    assert made(1) == 5 == later
 
 
 def test_an_older_draft_of_json_schema_is_understood():

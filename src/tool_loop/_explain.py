@@ -54,8 +54,6 @@ def invalid_arguments(
         found = [problem for error in errors for problem in _problems(error, case)] + whole_floats(tool, schema, value)
         found = found or [problem for error in errors for problem in _misfits(error, case)]
     except UsageError:
-        if not complaints:
-            raise
         found = []  # a hook of the author's made a schema that only pydantic understands
     if complaints:
         found = _agreed(found, complaints, case)
@@ -228,13 +226,13 @@ _LIMITS: Final = {
 
 
 def _fragment(error: Any, case: _Case) -> Schema:
-    """The part of the schema that the failed keyword stands in."""
+    """The part of the schema that the failed keyword stands in; what the error says, where that is elsewhere."""
     place: Any = case.schema
-    for step in error.schema_path[:-1]:
-        if isinstance(place, dict) and step not in place and "$ref" in place:
-            place = resolve_pointer(case.schema, place["$ref"])
+    for step in error.evaluation_path[:-1]:
         place = _at(place, (step,))
-    return place if isinstance(place, dict) else {}
+        if step == "$ref":
+            place = resolve_pointer(case.schema, place) if isinstance(place, str) else None
+    return place if isinstance(place, dict) else {error.kind.name: error.kind.value}
 
 
 def _at(value: Any, path: Iterable[Any]) -> Any:

@@ -30,20 +30,17 @@ class Form:
     """What a hand-written schema accepts.
 
     `schema` is what a model is shown, `strict` what decides; `is_valid` is compiled from it at the
-    first call.
+    first call. A form that also converts has `read` instead, from the text and its JSON value to what
+    the function is called with.
     """
 
-    typed = False
     is_valid: Callable[[Any], bool] | None = None
+    read: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         self.name = name
         self.schema = presentable(schema)
         self.strict = sealed(schema)
-
-    def read(self, text: str, value: dict[str, Any]) -> dict[str, Any]:
-        """What the function is called with. Raises ToolError naming every field that is wrong."""
-        raise NotImplementedError
 
     def explain(self, value: dict[str, Any], complaints: Sequence[Complaint] = ()) -> ToolError:
         """The error that names every field which is wrong."""

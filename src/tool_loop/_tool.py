@@ -100,8 +100,9 @@ class Tool:
     "once". `needs_approval` overrides the registry's policy: True, False, or a function of the
     arguments. `polling` exempts it from the check for repeated calls. `untrusted` marks its results
     as written by strangers. Results longer than `max_result_chars` are cut. `max_calls` limits the
-    calls of a run. `probe_func` is what `probe` registers, and `local` the local names that
-    annotations use; neither is usually given.
+    calls of a run. `scope` says what it works on where the arguments do not (a directory, an
+    account): an approval holds for that one only. `probe_func` is what `probe` registers, and `local`
+    the local names that annotations use; neither is usually given.
 
     Raises UsageError for whatever cannot work, before anything has run.
     """
@@ -118,6 +119,7 @@ class Tool:
     untrusted: bool = False
     max_result_chars: int = MAX_RESULT_CHARS
     max_calls: int | None = None
+    scope: str = ""
     probe_func: Callable[..., Any] | None = None
     local: Mapping[str, Any] | None = field(default=None, repr=False)
 
@@ -265,6 +267,7 @@ def tool(
     untrusted: bool = False,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_calls: int | None = None,
+    scope: str = "",
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 

@@ -22,19 +22,18 @@ if TYPE_CHECKING:
 class TypedForm(Form):
     """What a typed function accepts: pydantic makes the schema, checks, and converts."""
 
-    typed = True
-
     def __init__(self, name: str, signature: Signature) -> None:
         self._model, raw = _model(name, signature)
         self._names = {f"p{i}": parameter.name for i, parameter in enumerate(signature.parameters)}
         super().__init__(name, raw)
         self.schema = shown(raw)
+        self.read = self._read
         # Unknown fields are refused in nested models too, whatever their own setting, unless one of
         # them says outright that it takes any: then pydantic has to be left to their settings.
         self._extra: Literal["forbid"] | None = None if _opens(raw) else "forbid"
         self._second_opinion = _opens(raw) or _names_numbers(raw)
 
-    def read(self, text: str, value: dict[str, Any]) -> dict[str, Any]:
+    def _read(self, text: str, value: dict[str, Any]) -> dict[str, Any]:
         """What the function is called with. Raises ToolError naming every field that is wrong.
 
         The text is read a second time, by pydantic, because only from JSON text does it take a string

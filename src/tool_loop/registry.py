@@ -47,8 +47,8 @@ class ToolRegistry:
 
     Functions among `tools` become tools. `approve` says which calls need a person where the tool
     itself does not say; "effects" means all but those declared "read". `scope` becomes part of what
-    an approval is bound to (the root, the policy). Raises UsageError for two tools of one name and
-    for anything that is not a tool.
+    an approval is bound to, as the tool's own scope and the name of the policy are. Raises UsageError
+    for two tools of one name and for anything that is not a tool.
     """
 
     def __init__(
@@ -149,16 +149,17 @@ class ToolRegistry:
         return self._approve == "always" or (self._approve == "effects" and item.effect != "read")
 
     def fingerprint(self, call: ToolCall) -> str:
-        """A digest of the tool's name, its definition, the arguments and the scope.
+        """A digest of the tool's name and definition, the arguments, the scopes and the policy.
 
-        Changed arguments have another one, and so has a tool that was changed since the approval.
-        The spaces and the order of keys do not count.
+        Changed arguments have another one, and so has a tool that was changed since the approval, or
+        that now works elsewhere. The spaces and the order of keys do not count.
         """
         base = self._digests.get(call.name)
         if base is None:
             item = self._tools.get(call.name)
-            what = None if item is None else [item.description, item.spec.parameters, item.effect]
-            base = sha256(json.dumps([self._scope, call.name, what], sort_keys=True).encode())
+            what = None if item is None else [item.description, item.spec.parameters, item.effect, item.scope]
+            policy = "function" if callable(self._approve) else self._approve
+            base = sha256(json.dumps([self._scope, policy, call.name, what], sort_keys=True).encode())
             self._digests[call.name] = base
         digest = base.copy()
         # JSON has no raw line break outside of strings and none inside, so this parts the two halves.
@@ -240,7 +241,7 @@ class ToolRegistry:
         """What the function is to be called with. Raises ToolError naming all that is wrong."""
         value = parse_arguments(text)
         form = item.form
-        if form.typed:
+        if form.read is not None:
             return form.read(text if value else "{}", value)
         if form.is_valid is None:
             form.is_valid = compiled(item.name, form.strict).is_valid

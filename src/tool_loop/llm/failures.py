@@ -47,7 +47,10 @@ class Failures:
     def refused(self, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
         """The error of a response whose status is not 200. `now` is the time of day in seconds."""
         text = body[: 64 * KEPT].decode("utf-8", "replace").strip().removeprefix("\ufeff")
-        if 300 <= status < 400:
+        if status < 300:
+            # A 204 from a proxy that lost the body, a 202 that queued the request: nothing was refused.
+            return self.protocol(f"status {status} and no reply", text, status=status)
+        if status < 400:
             return self._redirected(status, headers)
         said = read_error(text)
         kind = sort_error(status, said.codes, said.text)

@@ -38,23 +38,8 @@ class Port:
         self._loop.call_soon_threadsafe(done.set)
         done.wait()
 
-    def refuse(self, seconds: float) -> None:
-        """Refuse connections for a while, or until `listen()`. Those which are open stay open."""
-        self._deafen()
-        self._timer = self._loop.call_later(seconds, self._listen)
-
-    def close(self) -> None:
-        self._deafen()
-        self._place.close()
-
-    def _listen(self) -> None:
-        if self._listener is None:
-            self._deafen()
-            self._listener = _bound(self.number)
-            self._listener.listen(128)
-            self._loop.add_reader(self._listener, self._accept, self._listener)
-
-    def _deafen(self) -> None:
+    def refuse(self) -> None:
+        """Refuse connections until `listen()`. Those which are open stay open."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -62,6 +47,21 @@ class Port:
             self._loop.remove_reader(self._listener)
             self._listener.close()
             self._listener = None
+
+    def listen_in(self, seconds: float) -> None:
+        """Go on refusing for so long, unless `listen()` comes first."""
+        self._timer = self._loop.call_later(seconds, self._listen)
+
+    def close(self) -> None:
+        self.refuse()
+        self._place.close()
+
+    def _listen(self) -> None:
+        if self._listener is None:
+            self.refuse()
+            self._listener = _bound(self.number)
+            self._listener.listen(128)
+            self._loop.add_reader(self._listener, self._accept, self._listener)
 
     def _accept(self, listener: socket.socket) -> None:
         # Whoever knocked may have left between the selector's word and here.

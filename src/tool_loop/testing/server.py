@@ -133,7 +133,9 @@ class FaultServer:
 
             self._context = server_context()
         self._port = Port(self._connected)
-        if self._listening and not self._refuse_if_scheduled():
+        if (seconds := self._refusal_ahead()) is not None:
+            self._port.listen_in(seconds)
+        elif self._listening:
             self._port.listen()
         return self
 
@@ -199,8 +201,21 @@ class FaultServer:
                 connection.reset()
                 return
             response = self._answer(received, number)
-            if not await connection.play(response):
+            refusing = self._refusal_ahead()
+            if refusing is not None or (received.header("connection") or "").lower() == "close":
+                response = _last(response)
+            if not await self._play(connection, response, refusing):
                 return
+
+    async def _play(self, connection: Connection, response: Response, refusing: float | None) -> bool:
+        if refusing is None:
+            return await connection.play(response)
+        # Before the reply: whoever has it may ask again at once. The time counts from its end.
+        self._open_port.refuse()
+        try:
+            return await connection.play(response)
+        finally:
+            self._open_port.listen_in(refusing)
 
     def _answer(self, received: Received, number: int) -> Response:
         behaviour = self._schedule.popleft() if self._schedule else self._otherwise
@@ -210,23 +225,18 @@ class FaultServer:
             text = f"request {len(self.requests)} ({request.method} {request.path}) is beyond the schedule"
             return _refusal(500, f"FaultServer: {text}. Add a behaviour for it, or set `otherwise`.")
         try:
-            response = behaviour.respond(request)
+            return behaviour.respond(request)
         except Exception as error:  # the test's own code: `assert_done` tells of it
             self._errors.append(error)
             return _refusal(500, f"FaultServer: the behaviour {behaviour.name!r} raised {error!r}")
-        # Over a connection that stays open, the next request would get around a refused port.
-        last = self._refuse_if_scheduled() or (request.header("connection") or "").lower() == "close"
-        if last and response.end == "keep":
-            response = replace(response, end="close", headers=(*response.headers, ("connection", "close")))
-        return response
 
-    def _refuse_if_scheduled(self) -> bool:
+    def _refusal_ahead(self) -> float | None:
+        """How long connections are refused now, if that is what the schedule wants next."""
         seconds = None
-        while self._schedule and self._schedule[0].refuse_seconds is not None:
-            seconds = (seconds or 0.0) + (self._schedule.popleft().refuse_seconds or 0.0)
-        if seconds is not None:
-            self._open_port.refuse(seconds)
-        return seconds is not None
+        while self._schedule and (more := self._schedule[0].refuse_seconds) is not None:
+            seconds = (seconds or 0.0) + more
+            self._schedule.popleft()
+        return seconds
 
     def _note(self, received: Received, number: int, behaviour: str) -> Received:
         at = self._loop.time() - self._started
@@ -264,6 +274,13 @@ class _Thread:
         async with self._server:
             self._ready.set_result((asyncio.get_running_loop(), leave))
             await leave.wait()
+
+
+def _last(response: Response) -> Response:
+    """The same without a promise to keep the connection: over it, the next request would get around a refusal."""
+    if response.end != "keep":
+        return response
+    return replace(response, end="close", headers=(*response.headers, ("connection", "close")))
 
 
 def _refusal(status: int, text: str) -> Response:

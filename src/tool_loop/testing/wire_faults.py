@@ -8,6 +8,7 @@ about sockets, clients or what they should make of it.
 from __future__ import annotations
 
 import re
+import struct
 import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -185,20 +186,29 @@ def error_in_200(message: str = "The server had an error", code: int = 500) -> B
 
 @_fault
 def gzip_bomb(mebibytes: int = 1024) -> Behaviour:
-    """A small valid gzip body that becomes this many MiB."""
+    """A small valid gzip body that becomes this many MiB, some 64 of them in each read of a client."""
 
     def pieces() -> Iterator[bytes]:
-        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-        block = b" " * 2**20
-        for _ in range(mebibytes):
-            yield packer.compress(block)
-        yield packer.flush()
+        block = b"a" * 2**20
+        packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+        # After a full flush a packed block stands on its own: it is packed once and sent many times.
+        packed = packer.compress(block) + packer.flush(zlib.Z_FULL_FLUSH)
+        at_once, checksum = PIECE_BYTES // len(packed), 0
+        yield b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+        for sent in range(0, mebibytes, at_once):
+            count = min(at_once, mebibytes - sent)
+            for _ in range(count):
+                checksum = zlib.crc32(block, checksum)
+            yield packed * count
+        yield b"\x03\x00" + struct.pack("<II", checksum, mebibytes * 2**20 % 2**32)
 
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
     return answer(200, pieces, headers, name="gzip_bomb", framing="chunked")
 
 
-def _endless(start: bytes, again: bytes) -> Callable[[], Iterator[bytes]]:
+def endless(start: bytes, again: bytes) -> Callable[[], Iterator[bytes]]:
+    """The body of a response that says one thing again and again."""
+
     def pieces() -> Iterator[bytes]:
         yield start
         while True:
@@ -210,21 +220,21 @@ def _endless(start: bytes, again: bytes) -> Callable[[], Iterator[bytes]]:
 @_fault
 def infinite_body() -> Behaviour:
     """A document that goes on and on."""
-    body = _endless(b'{"choices": [{"message": {"content": "', b"la " * (PIECE_BYTES // 3))
+    body = endless(b'{"choices": [{"message": {"content": "', b"la " * (PIECE_BYTES // 3))
     return answer(200, body, {"content-type": "application/json"}, name="infinite_body", framing="chunked")
 
 
 @_fault
 def infinite_line() -> Behaviour:
     """A stream whose first line never ends."""
-    body = _endless(b'data: {"choices": [{"delta": {"content": "', b"la " * (PIECE_BYTES // 3))
+    body = endless(b'data: {"choices": [{"delta": {"content": "', b"la " * (PIECE_BYTES // 3))
     return answer(200, body, {"content-type": "text/event-stream"}, name="infinite_line", framing="chunked")
 
 
 @_fault
 def infinite_comments(delay: float = 0.0) -> Behaviour:
     """A stream of comments alone: each looks like a sign of life. With a `delay` it idles for ever."""
-    body = _endless(b": connected\n\n", b": ping\n\n" * (1 if delay else PIECE_BYTES // 8))
+    body = endless(b": connected\n\n", b": ping\n\n" * (1 if delay else PIECE_BYTES // 8))
     headers = {"content-type": "text/event-stream"}
     return answer(200, body, headers, name="infinite_comments", framing="chunked", delay=delay)
 
@@ -232,14 +242,14 @@ def infinite_comments(delay: float = 0.0) -> Behaviour:
 @_fault
 def header_bomb() -> Behaviour:
     """Headers without end."""
-    body = _endless(b"HTTP/1.1 200 OK\r\n", b"".join(b"x-%d: %s\r\n" % (n, b"a" * 100) for n in range(500)))
+    body = endless(b"HTTP/1.1 200 OK\r\n", b"".join(b"x-%d: %s\r\n" % (n, b"a" * 100) for n in range(500)))
     return answer(body=body, raw=True, end="close", name="header_bomb")
 
 
 @_fault
 def long_header() -> Behaviour:
     """One header without end."""
-    body = _endless(b"HTTP/1.1 200 OK\r\nx-long: ", b"a" * PIECE_BYTES)
+    body = endless(b"HTTP/1.1 200 OK\r\nx-long: ", b"a" * PIECE_BYTES)
     return answer(body=body, raw=True, end="close", name="long_header")
 
 

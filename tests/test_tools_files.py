@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tool_loop.errors import ToolError
 from tool_loop.tools._text import LINE_BYTES, OUTPUT_BYTES
-from tool_loop.tools.files import SCAN_BYTES, list_dir, read_file, size
+from tool_loop.tools.files import SCAN_BYTES, _described, _entries, list_dir, read_file, size
 from tool_loop.tools.workspace import Root
 
 
@@ -106,9 +106,17 @@ def test_long_names_fill_a_listing_before_its_entries_do(root):
     assert text.startswith("67 of 300 entries in . (truncated; list a directory inside it, or search with grep)")
 
 
-def test_an_entry_that_goes_away_or_may_not_be_looked_at_keeps_its_name(root, tmp_path):
-    from tool_loop.tools.files import _described
+def test_only_so_many_entries_are_counted(root):
+    for i in range(12):
+        put(root, f"{i}", "")
 
+    with root.opened(".", want="directory") as directory:
+        assert _entries(directory, 10)[1:] == (10, False)
+        assert _entries(directory, 12)[1:] == (12, True)
+    assert "at least 10 entries" not in list_dir(root)
+
+
+def test_an_entry_that_goes_away_or_may_not_be_looked_at_keeps_its_name(root, tmp_path):
     with root.opened(".", want="directory") as directory:
         assert _described(directory, "gone") == "gone"
 
@@ -417,8 +425,10 @@ def test_a_line_that_goes_on_past_what_is_read_says_at_least(root):
         file.truncate(1 << 30)
 
     line = read_file(root, "text").splitlines()[1]
+    beyond = refused(read_file, root, "text", 2)
 
     assert line.endswith(f"... [cut: the line has at least {SCAN_BYTES} bytes]")
+    assert beyond.message == "'start_line' is too far: 256.0 MiB are read, which hold 1 line, got 2"
 
 
 def test_many_lines_are_counted_and_reached(root):

@@ -12,11 +12,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 # Heap of a child. ripgrep reserves 16 bytes for each match in a line and the whole of a line it has
 # to look at: one line of 1 GB took it to 17 GB. Within this it is refused the memory and ends.
 _HEAP_BYTES = 256 << 20
 _STDERR_BYTES = 16_384
+_START_SECONDS = 5.0
 _REAP_SECONDS = 0.4  # the harness around a tool gives it half a second to clean up
 
 
@@ -38,7 +40,7 @@ async def run(argv: Sequence[str], *, cwd: str, seconds: float, most: int, descr
     cancelled; it gets an empty environment and none of our descriptors but `descriptors`.
     """
     loop = asyncio.get_running_loop()
-    transport, capture = await loop.subprocess_exec(
+    start = loop.subprocess_exec(
         lambda: _Capture(most),
         *argv,
         stdin=asyncio.subprocess.DEVNULL,
@@ -49,7 +51,13 @@ async def run(argv: Sequence[str], *, cwd: str, seconds: float, most: int, descr
         start_new_session=True,
         pass_fds=descriptors,
     )
+    # A cancel waits until the child is ours: asyncio would kill the child alone, not what it started.
+    starting = loop.create_task(start)
+    cancelled = await _settled(starting, _START_SECONDS)
+    transport, capture = starting.result()
     try:
+        if cancelled:
+            raise asyncio.CancelledError
         _limit_heap(transport.get_pid())
         done, _ = await asyncio.wait((capture.done,), timeout=seconds)
     finally:
@@ -92,15 +100,20 @@ async def _end(transport: asyncio.SubprocessTransport, capture: _Capture) -> Non
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(transport.get_pid(), signal.SIGKILL)
     transport.close()
-    cancelled = False
-    ends = asyncio.get_running_loop().time() + _REAP_SECONDS
-    while not capture.gone.done() and (left := ends - asyncio.get_running_loop().time()) > 0:
+    if await _settled(capture.gone, _REAP_SECONDS):
+        raise asyncio.CancelledError
+
+
+async def _settled(future: asyncio.Future[Any], seconds: float) -> bool:
+    """Wait for it through any number of cancels, but not for longer; whether there was one."""
+    loop = asyncio.get_running_loop()
+    ends, cancelled = loop.time() + seconds, False
+    while not future.done() and (left := ends - loop.time()) > 0:
         try:
-            await asyncio.wait((capture.gone,), timeout=left)
+            await asyncio.wait((future,), timeout=left)
         except asyncio.CancelledError:
             cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError
+    return cancelled
 
 
 def _environment(program: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ _FIRST_BYTES = 128 << 10
 
 _FLAGS = (
     "--no-config --color=never --no-heading --with-filename --line-number --byte-offset --null "
-    f"--no-context-separator --no-require-git --max-columns={COLUMNS} --max-columns-preview"
+    f"--no-context-separator --no-require-git --max-columns={COLUMNS + 1} --max-columns-preview"
 ).split()
 
 # When a line is so long that ripgrep is refused the memory, it is asked for less: not to keep the
@@ -51,16 +51,23 @@ class Engine:
     name: Literal["rg", "re"]
     program: str
 
+    @property
+    def label(self) -> str:
+        return "ripgrep" if self.name == "rg" else "Python re"
+
     def __str__(self) -> str:
         return f"ripgrep ({self.program})" if self.name == "rg" else f"Python's re, in a child process ({self.program})"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
+    """What to find. `glob` chooses files, with `shallow` only those directly where the search starts."""
+
     pattern: str
     glob: str = ""
     context: int = 0
     ignore_case: bool = False
+    shallow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +156,13 @@ def _wishes(query: Query, place: Place) -> list[str]:
         flags.append("--ignore-case")
     if place.text:
         flags.append("--text")
-    glob = query.glob.removeprefix("**/") if query.glob.count("/") == 1 else query.glob
-    if not glob:
-        return flags
-    if "/" not in glob and not glob.startswith("!"):
-        # As a file type, because --glob overrides .gitignore: it would search what is ignored.
-        return [*flags, f"--type-add=wanted:{glob}", "--type=wanted"]
-    if glob.endswith("/") and not glob.startswith("!"):
-        glob += "**"
-    flags.append(f"--glob={glob}")
-    if place.name and glob.startswith(f"{place.name}/"):
-        flags.append(f"--glob={glob.removeprefix(place.name)}")  # written from the root, searched from below it
+    if query.shallow:
+        flags.append("--max-depth=1")
+    if "/" in query.glob or query.glob.startswith("!"):
+        flags.append(f"--glob={query.glob}")
+    elif query.glob:
+        # As a file type, because --glob overrules .gitignore: it would search what is ignored.
+        flags += [f"--type-add=wanted:{query.glob}", "--type=wanted"]
     return flags
 
 

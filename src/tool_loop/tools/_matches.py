@@ -98,25 +98,22 @@ def _path(raw: bytes) -> bytes:
 
 def render(root: Root, found: Found, context: int) -> str:
     """The matches as text; every byte of a line is read through the root."""
-    notes = list(found.notes)
     matched = [record for record in found.records if record.matched]
+    lines, gone = _lines(root, _wanted(found.records, matched[:MOST], context), context)
+    matched = [record for record in matched if record not in gone]
+    notes = list(found.notes)
+    if gone:
+        notes.append(f"{_counted(len(gone), 'line')} changed during the search and left out")
     if not matched:
         return _none(found, notes)
-    wanted = _wanted(found.records, matched[:MOST], context)
-    lines, shown_count, changed = _lines(root, wanted, context)
-    if changed:
-        notes.append(f"{changed} lines changed during the search and are left out")
-    total = len(matched) - changed
+    total, shown_count = len(matched), sum(record.matched for record, _ in lines)
+    counted = f"{_counted(total, 'match')} in {_counted(len({record.path for record in matched}), 'file')}"
     if shown_count < total or found.more:
         notes.append("narrow it with path, glob or a longer pattern")
-    files = len({record.path for record in matched})
-    counted = f"{total} {'match' if total == 1 else 'matches'} in {files} {'file' if files == 1 else 'files'}"
-    if found.more:
-        counted = f"first {shown_count} matches, there are more"
-    elif shown_count < total:
-        counted = f"first {shown_count} of {counted}"
-        lines.append(_rest(matched, shown_count))
-    return "\n".join([f"{counted} ({'; '.join([found.engine, *notes])})", *lines])
+        some = _counted(shown_count, "match")
+        counted = f"first {some}, there may be more" if found.more else f"first {shown_count} of {counted}"
+    rest = [_rest(matched[shown_count:])] if shown_count < total and not found.more else []
+    return "\n".join([f"{counted} ({'; '.join([found.engine, *notes])})", *(text for _, text in lines), *rest])
 
 
 def _none(found: Found, notes: list[str]) -> str:
@@ -139,34 +136,38 @@ def _wanted(records: Sequence[Record], matched: Sequence[Record], context: int) 
     return [r for r in records if r in keep or (not r.matched and (r.path, r.line) in near)]
 
 
-def _lines(root: Root, records: Sequence[Record], context: int) -> tuple[list[str], int, int]:
-    """What to show, how many matches that holds, and how many lines are no longer what was found."""
-    lines: list[str] = []
-    used = shown_count = changed = 0
-    previous: Record | None = None
+def _lines(root: Root, records: Sequence[Record], context: int) -> tuple[list[tuple[Record, str]], set[Record]]:
+    """What to show for each record, and the matches that are no longer what was found."""
+    lines: list[tuple[Record, str]] = []
+    gone: set[Record] = set()
+    used = 0
     for path, group in groupby(records, key=lambda record: record.path):
         with _Source(root, path) as source:
             for record in group:
                 text = source.text(record)
                 if text is None:
-                    changed += record.matched
+                    gone |= {record} if record.matched else set()
                     continue
-                if context and previous and (previous.path, previous.line + 1) != (path, record.line):
-                    lines.append("--")
+                apart = lines and (lines[-1][0].path, lines[-1][0].line + 1) != (path, record.line)
                 mark = ":" if record.matched else "-"
-                lines.append(f"{shown(path)}{mark}{record.line}{mark} {text}")
-                used += len(lines[-1]) + 1
-                shown_count += record.matched
-                previous = record
+                line = f"{shown(path)}{mark}{record.line}{mark} {text}"
+                lines.append((record, f"--\n{line}" if context and apart else line))
+                used += len(lines[-1][1]) + 1
                 if used > OUTPUT_BYTES:
-                    return lines, shown_count, changed
-    return lines, shown_count, changed
+                    return lines, gone
+    return lines, gone
 
 
-def _rest(matched: Sequence[Record], shown_count: int) -> str:
-    counts = Counter(shown(record.path) for record in matched[shown_count:])
+def _counted(count: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
+def _rest(matched: Sequence[Record]) -> str:
+    counts = Counter(shown(record.path) for record in matched)
     most = ", ".join(f"{name} ({count})" for name, count in counts.most_common(5))
-    return f"not shown: {most}{f' and {len(counts) - 5} more files' if len(counts) > 5 else ''}"
+    more = f" and {_counted(len(counts) - 5, 'more file')}" if len(counts) > 5 else ""
+    return f"not shown: {most}{more}"
 
 
 class _Source:

@@ -104,6 +104,7 @@ class Search:
         self.regex = re.compile(job["pattern"], re.IGNORECASE if job["ignore_case"] else 0)
         self.context: int = job["context"]
         self.columns: int = job["columns"]
+        self.depth = 0 if job["shallow"] else DEPTH
         self.glob = rule(os.fsencode(job["glob"]), braces=True) if job["glob"] else None
         self.files = self.matches = self.cut = 0
         self.out = sys.stdout.buffer
@@ -127,7 +128,7 @@ class Search:
             try:
                 if not is_directory:
                     self.file(descriptor, path)
-                elif path.count(b"/") < DEPTH:
+                elif path.count(b"/") < self.depth:
                     self.tree(descriptor, path + b"/", ignore)
             finally:
                 os.close(descriptor)

@@ -55,7 +55,7 @@ def list_dir(root: Root, path: str = ".") -> str:
     return "\n".join([count, *lines])
 
 
-def _entries(directory: int) -> tuple[list[str], int, bool]:
+def _entries(directory: int, most: int = _COUNT_ENTRIES) -> tuple[list[str], int, bool]:
     """The first names in order, how many there are, and whether all were counted."""
     total = 0
 
@@ -65,7 +65,7 @@ def _entries(directory: int) -> tuple[list[str], int, bool]:
             if entry.name not in _LEFT_OUT:
                 total += 1
                 yield entry.name
-            if total >= _COUNT_ENTRIES:
+            if total >= most:
                 return
 
     with os.scandir(directory) as entries:

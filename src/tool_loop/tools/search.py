@@ -8,8 +8,10 @@ outside. Knows nothing about which engine there is (`_engine.py`) or how a child
 from __future__ import annotations
 
 import os
+import re
 import stat
 import weakref
+from dataclasses import replace
 from functools import partial
 
 from tool_loop._threads import run_in_thread
@@ -17,7 +19,7 @@ from tool_loop.errors import ToolError
 
 from ._beneath import READ
 from ._engine import Engine, Place, Query, find, search_engine
-from ._matches import render
+from ._matches import Found, render
 from ._text import TextFile, read, shown
 from .workspace import Root
 
@@ -27,6 +29,7 @@ SEARCH_SECONDS = 20.0
 MAX_CONTEXT = 20
 MAX_PATTERN = 4_000
 _IGNORE_BYTES = 16_384
+_MAGIC = re.compile(r"[*?\[{\\]")
 
 
 async def grep(
@@ -47,11 +50,13 @@ async def grep(
     glob does not compile, `timed_out` when nothing was found within `seconds`. The child that
     searches is gone when this returns or is cancelled.
     """
-    query = _checked(Query(pattern, (glob or "").strip().removeprefix("./"), context, ignore_case))
+    query = _checked(Query(pattern, (glob or "").strip(), context, ignore_case))
     engine = engine or search_engine()
-    target = await run_in_thread(partial(_Target, root, path))
+    target = await run_in_thread(partial(_Target, root, path, query))
     try:
-        found = await find(engine, query, target.place, seconds)
+        found = (
+            Found(engine.label, files=0) if target.empty else await find(engine, target.query, target.place, seconds)
+        )
     finally:
         target.close()
     return await run_in_thread(partial(render, root, found, context))
@@ -78,15 +83,59 @@ class _Target:
     """The open file or directory that is searched; closed when nobody holds it any more.
 
     The thread that opens it may come back after its caller was cancelled: then nobody ever does.
+    `query` is what is left to ask there. `empty`: the glob begins with a directory that is not there.
     """
 
-    def __init__(self, root: Root, path: str) -> None:
+    def __init__(self, root: Root, path: str, query: Query) -> None:
+        self.query = query
+        self.empty = False
+        self._open(root, path)
+        if query.glob and not self.place.file:
+            below, glob, shallow = narrowed(query.glob, self.place.name)
+            self.query = replace(query, glob=glob, shallow=shallow)
+            if below:
+                self._open_below(root, "/".join(filter(None, (self.place.name, below))))
+
+    def _open(self, root: Root, path: str) -> None:
         descriptor, path = root.locate(path, want="file or directory")
         self.close = weakref.finalize(self, os.close, descriptor)
         try:
             self.place = _place(root, path, descriptor)
         except OSError as error:
             raise root.refusal(error, path, "file or directory") from error
+
+    def _open_below(self, root: Root, path: str) -> None:
+        self.close()
+        try:
+            self._open(root, path)
+        except ToolError as error:
+            if error.kind != "not_found":
+                raise
+            self.empty = True
+        else:
+            self.empty = bool(self.place.file)
+
+
+def narrowed(glob: str, above: str) -> tuple[str, str, bool]:
+    """A glob as (directory to start in, what is left of it, whether only for that directory itself).
+
+    `src/**/*.py` is `*.py` below `src`. This is not only for speed: ripgrep lets a glob with a slash
+    overrule .gitignore, a name without one it does not. A glob may be written from the root of the
+    workspace although `above` is what is searched.
+    """
+    if glob.startswith("!"):
+        return "", glob, False
+    parts = [part for part in glob.split("/") if part not in ("", ".")]
+    if above and parts[: above.count("/") + 1] == above.split("/"):
+        parts = parts[above.count("/") + 1 :]
+    if glob.endswith("/"):
+        parts.append("**")
+    fixed = next((i for i, part in enumerate(parts[:-1]) if _MAGIC.search(part)), max(0, len(parts) - 1))
+    below, parts = "/".join(parts[:fixed]), parts[fixed:]
+    shallow = bool(below) and len(parts) == 1 and parts != ["**"]
+    while parts[:1] == ["**"] and len(parts) <= 2:
+        parts = parts[1:]
+    return below, "/".join(parts), shallow
 
 
 def _place(root: Root, path: str, descriptor: int) -> Place:

@@ -27,25 +27,34 @@ MAX_NESTING: Final = 32
 
 
 class Form:
-    """What a hand-written schema accepts.
+    """What a tool accepts, here by a hand-written schema.
 
-    `schema` is what a model is shown, `strict` what decides; `is_valid` is compiled from it at the
-    first call. A form that also converts has `read` instead, from the text and its JSON value to what
-    the function is called with.
+    `schema` is what a model is shown, and `strict` what decides; `is_valid` is compiled from it at
+    the first call.
     """
 
     is_valid: Callable[[Any], bool] | None = None
-    read: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None
+
+    # Where pydantic decides: from JSON text to an object with the values, which are to be passed on
+    # under these names.
+    convert: Callable[[str], Any] | None = None
+    names: Mapping[str, str] = {}
+
+    # Whether the schema has a say; formats are only text to it where pydantic reads them.
+    by_schema = True
+    formats = True
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         self.name = name
         self.schema = presentable(schema)
         self.strict = sealed(schema)
 
-    def explain(self, value: dict[str, Any], complaints: Sequence[Complaint] = ()) -> ToolError:
-        """The error that names every field which is wrong."""
+    def explain(self, value: dict[str, Any], error: Any = None) -> ToolError:
+        """The error that names every field which is wrong. `error` is pydantic's, where that refused."""
         from ._explain import invalid_arguments
 
+        found = () if error is None else error.errors(include_url=False, include_input=False)
+        complaints = [Complaint(one["loc"], one["type"], one["msg"]) for one in found]
         return invalid_arguments(self.name, self.strict, value, complaints)
 
     def refuse_whole_floats(self, value: dict[str, Any]) -> None:

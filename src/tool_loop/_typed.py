@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from ._call import compiled
-from ._schema import Complaint, Form, Schema
+from ._schema import Form, Schema
 from ._signature import MISSING, Parameter, Signature
 from .errors import UsageError
 
@@ -20,42 +20,25 @@ if TYPE_CHECKING:
 
 
 class TypedForm(Form):
-    """What a typed function accepts: pydantic makes the schema, checks, and converts."""
+    """What a typed function accepts: pydantic makes the schema, checks, and converts.
+
+    The text of a call is read twice, here and by pydantic, because only from JSON text does pydantic
+    take a string for a date or an enum although everything is strict: JSON cannot write them otherwise.
+    """
+
+    formats = False
 
     def __init__(self, name: str, signature: Signature) -> None:
-        self._model, raw = _model(name, signature)
-        self._names = {f"p{i}": parameter.name for i, parameter in enumerate(signature.parameters)}
+        model, raw = _model(name, signature)
         super().__init__(name, raw)
         self.schema = shown(raw)
-        self.read = self._read
         # Unknown fields are refused in nested models too, whatever their own setting, unless one of
-        # them says outright that it takes any: then pydantic has to be left to their settings.
-        self._extra: Literal["forbid"] | None = None if _opens(raw) else "forbid"
-        self._second_opinion = _opens(raw) or _names_numbers(raw)
-
-    def _read(self, text: str, value: dict[str, Any]) -> dict[str, Any]:
-        """What the function is called with. Raises ToolError naming every field that is wrong.
-
-        The text is read a second time, by pydantic, because only from JSON text does it take a string
-        for a date or an enum although everything is strict: JSON has no other way to write them.
-        """
-        from pydantic import ValidationError
-
-        try:
-            filled = self._model.model_validate_json(text, strict=True, extra=self._extra)
-        except ValidationError as error:
-            found = error.errors(include_url=False, include_input=False)
-            raise self.explain(value, [Complaint(one["loc"], one["type"], one["msg"]) for one in found]) from None
-        if self._second_opinion and not self._holds(value):
-            raise self.explain(value)
-        names = self._names
-        return {names[field]: item for field, item in filled.__dict__.items()}
-
-    def _holds(self, value: dict[str, Any]) -> bool:
-        """Whether the schema agrees, where pydantic is known to let something pass."""
-        if self.is_valid is None:
-            self.is_valid = compiled(self.name, self.strict, formats=False).is_valid
-        return self.is_valid(value)
+        # them says outright that it takes any: then pydantic has to be left to their settings, and
+        # the schema refuses the unknown fields of the others.
+        extra: Literal["forbid"] | None = None if _opens(raw) else "forbid"
+        self.by_schema = extra is None or _names_numbers(raw)
+        self.convert = partial(model.model_validate_json, strict=True, extra=extra)
+        self.names = {f"p{i}": parameter.name for i, parameter in enumerate(signature.parameters)}
 
 
 def _opens(schema: Any) -> bool:

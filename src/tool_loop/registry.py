@@ -241,15 +241,21 @@ class ToolRegistry:
         """What the function is to be called with. Raises ToolError naming all that is wrong."""
         value = parse_arguments(text)
         form = item.form
-        if form.read is not None:
-            return form.read(text if value else "{}", value)
-        if form.is_valid is None:
-            form.is_valid = compiled(item.name, form.strict).is_valid
-        if not form.is_valid(value):
-            raise form.explain(value)
-        if WHOLE_FLOAT.search(text):
-            form.refuse_whole_floats(value)
-        return value
+        if form.by_schema:
+            if form.is_valid is None:
+                form.is_valid = compiled(item.name, form.strict, formats=form.formats).is_valid
+            if not form.is_valid(value):
+                raise form.explain(value)
+        if form.convert is None:
+            if WHOLE_FLOAT.search(text):
+                form.refuse_whole_floats(value)
+            return value
+        try:
+            filled = form.convert(text if value else "{}")
+        except ValueError as error:
+            raise form.explain(value, error) from None
+        names = form.names
+        return {names[field]: each for field, each in filled.__dict__.items()}
 
     def _error(self, raised: Exception, name: str, started: float = 0.0, deadline: float | None = None) -> ToolError:
         """What went wrong, as the error a model reads. What nobody meant to say is logged, not told."""

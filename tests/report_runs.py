@@ -1,5 +1,7 @@
 """Runs to make reports of, written down record by record as a journal would give them."""
 
+# ruff: noqa: E501  texts and tables read better on one line
+
 from __future__ import annotations
 
 import json

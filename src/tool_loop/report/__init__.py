@@ -7,6 +7,6 @@ Made from the journal's records alone, by pure functions; needs nothing but the 
 from __future__ import annotations
 
 from .diff import diff
-from .page import page
+from .page import embedded, page
 
-__all__ = ["diff", "page"]
+__all__ = ["diff", "embedded", "page"]

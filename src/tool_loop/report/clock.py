@@ -69,8 +69,7 @@ class Axis:
 
     def __init__(self, bars: Iterable[tuple[float, float]], end: float, width: float = 1000.0) -> None:
         busy = _merged(bars)
-        worked = sum(b - a for a, b in busy) or end
-        longest = max(2.0, 0.25 * worked)
+        longest = max(2.0, 0.25 * sum(b - a for a, b in busy)) if busy else math.inf
         self._from: list[float] = [0.0]
         self._to: list[float] = [0.0]
         cuts: list[tuple[float, float]] = []

@@ -63,8 +63,6 @@ def _first(left: RunView, right: RunView) -> str:
     for one, other in zip_longest(_parts(left), _parts(right)):
         if one and other and (one.where, one.text) == (other.where, other.text):
             continue
-        if one is None and other is None:
-            break
         where = escaped(one.where if one else other.where if other else "")
         if one and other and one.where != other.where:
             where = f"{where} in one, {escaped(other.where)} in the other"

@@ -159,7 +159,6 @@ class RunView:
     answer: str
     questions: tuple[str, ...]
     models: tuple[str, ...]
-    meta: dict[str, str]
     began: float | None
     exact: bool
 

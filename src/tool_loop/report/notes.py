@@ -13,7 +13,6 @@ from tool_loop.events import (
     ModelReplied,
     Reminded,
     RunContinued,
-    RunEnded,
     RunInterrupted,
     RunResumed,
     RunStarted,
@@ -71,12 +70,9 @@ def _line(item: NoteRow) -> _Line:
             return _Line("compacted", _forgot(item), _compaction(item, event), end=cost)
         case LimitReached():
             return _Line("limit", event.limit, "<p>The model gets one last word, without tools.", "warn")
-        case RunEnded():
-            made = (
-                "" if event.source == "model" else "<p class=cut>Put together from the record: there was no last word."
-            )
-            word = "answered" if event.reason == "answered" else f"stopped: {event.reason}"
-            return _Line(word, event.answer, made + say(event.answer), "end")
+    made = "" if event.source == "model" else "<p class=cut>Put together from the record: there was no last word."
+    word = "answered" if event.reason == "answered" else f"stopped: {event.reason}"
+    return _Line(word, event.answer, made + say(event.answer), "end")
 
 
 def decided(event: ApprovalDecided) -> str:

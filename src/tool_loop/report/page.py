@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 
+from tool_loop.events import Event
+
 from .clock import Axis, Record
 from .glance import axis, glance
 from .model import Failure, RunView
@@ -45,6 +47,19 @@ def page(records: Iterable[Record], *, run_id: str = "") -> str:
         f"<main id=steps>{tools(Counter(f.kind for f in run.failures))}{_rows(run, scale)}</main>"
     )
     return frame(title, body, by_step=len(run.steps) > SHORT_RUN)
+
+
+def embedded(events: Iterable[Event], *, run_id: str = "", answer: str = "") -> str:
+    """The page as an element for a notebook, in a frame of its own: its style and its script stay inside.
+
+    Where a viewer strips frames, the answer is what is left.
+    """
+    html = page(((n, None, event) for n, event in enumerate(events, 1)), run_id=run_id)
+    size = "width:100%;height:40rem;border:1px solid #8884;border-radius:8px"
+    return (
+        f'<iframe title="Report of a run" sandbox="allow-scripts" style="{size}" srcdoc="{attribute(html)}">'
+        f"{escaped(answer)}</iframe>"
+    )
 
 
 def frame(title: str, body: str, *, by_step: bool = False) -> str:

@@ -11,7 +11,7 @@ from tool_loop.events import ModelReplied, ToolReturned
 
 from . import pieces
 from .clock import Axis
-from .model import CallRow, NoteRow, Row, StepRow
+from .model import CallRow, NoteRow, Recovery, Row, StepRow
 from .notes import decided, note
 from .pieces import given, pairs, say, skim, tag, titled
 from .text import arguments, block, count, dollars, escaped, fields, line, many, pretty, seconds
@@ -106,7 +106,7 @@ def call(item: CallRow, axis: Axis, *, changed: bool = False) -> str:
         f"<b>{escaped(line(item.call.name, 80))}</b><code>{escaped(arguments(item.call.arguments, pieces.LINE))}</code>"
     )
     if error is not None:
-        head += pieces.failed(error) + _came_of_it(item)
+        head += pieces.failed(error) + (_came_of_it(item.recovery) if item.recovery else "")
     elif result is not None:
         head += skim(result.content)
     head += "".join(_tags(item))
@@ -119,11 +119,9 @@ def call(item: CallRow, axis: Axis, *, changed: bool = False) -> str:
     return pieces.row(shape, head, body, anchor=item.anchor, failures=error or "", call_id=item.call.id)
 
 
-def _came_of_it(item: CallRow) -> str:
-    if item.recovery is None:
-        return ""
+def _came_of_it(it: Recovery) -> str:
     words = {"recovered": "recovered", "replaced": "went on", "answered": "answered without", "open": "not recovered"}
-    return tag(words[item.recovery.how], "hg" if item.recovery.good else "hb")
+    return tag(words[it.how], "hg" if it.good else "hb")
 
 
 def _tags(item: CallRow) -> Iterable[str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
+from contextlib import suppress
 from typing import Any, Final
 
 # Characters that a reader cannot see, or that change how their neighbours are read: controls, bidi
@@ -54,7 +56,10 @@ def line(text: str, most: int) -> str:
 def pretty(text: str) -> str:
     """JSON with one field per line; anything else as it came."""
     value = parsed(text)
-    return _said(value, indent=2) or text if isinstance(value, dict | list) and value else text
+    with suppress(RecursionError):  # newer Pythons read deeper than they write
+        if isinstance(value, dict | list) and value:
+            return _said(value, indent=2)
+    return text
 
 
 def parsed(text: str) -> Any:
@@ -70,9 +75,10 @@ def parsed(text: str) -> Any:
 def fields(text: str) -> dict[str, str] | None:
     """A JSON object as names and values, each value as a person reads it; None for anything else."""
     value = parsed(text)
-    if not isinstance(value, dict):
-        return None
-    return {name: _plain(given) if isinstance(given, str) else _said(given, indent=2) for name, given in value.items()}
+    with suppress(RecursionError):
+        if isinstance(value, dict):
+            return {name: _plain(it) if isinstance(it, str) else _said(it, indent=2) for name, it in value.items()}
+    return None
 
 
 def arguments(text: str, most: int) -> str:
@@ -82,16 +88,19 @@ def arguments(text: str, most: int) -> str:
         return line(text, most)
     parts: list[str] = []
     room = most
-    for name, given in value.items():
-        if room <= 0:
-            break
-        parts.append(f"{name}={_said(given[:most] if isinstance(given, str) else given)}")
-        room -= len(parts[-1]) + 1
+    with suppress(RecursionError):
+        for name, given in value.items():
+            if room <= 0:
+                break
+            parts.append(f"{name}={_said(given[:most] if isinstance(given, str) else given)}")
+            room -= len(parts[-1]) + 1
     return line(" ".join(parts), most)
 
 
 def seconds(value: float) -> str:
-    """A duration as a person says it: 840 ms, 3.2 s, 2 m 05 s, 3 h 12 m."""
+    """A duration as a person says it: 840 ms, 3.2 s, 2 m 05 s, 3 h 12 m; "?" for what is none."""
+    if not 0 <= value < math.inf:
+        return "?"
     if value < 0.9995:
         return f"{value * 1000:.0f} ms" if value >= 0.0005 or value == 0 else "<1 ms"
     if value < 59.95:
@@ -123,10 +132,7 @@ def many(number: int, one: str, more: str = "") -> str:
 
 
 def _said(value: Any, indent: int | None = None) -> str:
-    try:
-        return json.dumps(value, indent=indent, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return ""
+    return json.dumps(value, indent=indent, ensure_ascii=False)
 
 
 def _plain(text: str) -> str:

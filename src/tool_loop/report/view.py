@@ -39,7 +39,6 @@ def view(records: Iterable[Record], run_id: str = "", prefix: str = "") -> RunVi
     ended = next((e for e in reversed(events) if isinstance(e, RunEnded)), None)
     state, reason = _state(events)
     models = tuple(dict.fromkeys(e.model for e in events if isinstance(e, ModelReplied) and e.model))
-    opening = next((e for e in events if isinstance(e, RunStarted)), None)
     return RunView(
         run_id=run_id,
         rows=rows.rows,
@@ -50,7 +49,6 @@ def view(records: Iterable[Record], run_id: str = "", prefix: str = "") -> RunVi
         answer=ended.answer if ended and state in ("answered", "stopped") else "",
         questions=questions,
         models=models,
-        meta=_meta(opening.meta if opening else ""),
         began=began,
         exact=exact,
     )
@@ -229,13 +227,3 @@ def _message(content: str) -> str:
         return content
     found = value.get("message") if isinstance(value, dict) else None
     return found if isinstance(found, str) else content
-
-
-def _meta(text: str) -> dict[str, str]:
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {"meta": text}
-    if not isinstance(value, dict):
-        return {"meta": text}
-    return {str(k): v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in value.items()}

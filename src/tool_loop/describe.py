@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_type
 
 from .events import (
     ApprovalDecided,
@@ -70,8 +70,7 @@ def outcome_line(result: ToolReturned, call: ToolCall | None = None) -> str:
 
 def _failure_line(result: ToolReturned, call: ToolCall | None) -> str:
     said = _object(result.content) or {}
-    message, hint = (said.get(key) if isinstance(said.get(key), str) else "" for key in ("message", "hint"))
-    assert message is not None
+    message, hint = (str(said[key]) if isinstance(said.get(key), str) else "" for key in ("message", "hint"))
     # The path or name that failed already stands in the call beside it.
     for value in (_object(call.arguments) or {}).values() if call else ():
         if isinstance(value, str) and value:
@@ -182,8 +181,9 @@ def full(event: Event, calls: dict[str, ToolCall], step: int) -> list[Section]:
             if event.source == "model":  # then the answer is the text of the last reply
                 return [Section(f"end: {event.reason}")]
             return [Section(f"end: {event.reason}; put together from the journal", event.answer)]
-        case IntentRecorded():
-            return []  # what follows says it: the results of these calls
+    # What follows an intent says it: the results of its calls. An event without a case is a type error here.
+    assert_type(event, IntentRecorded)
+    return []
 
 
 def _reply(reply: ModelReplied, step: int) -> list[Section]:

@@ -83,8 +83,10 @@ class Status:
         match happening:
             case ModelAsked():
                 self._model = _Model(self._clock())
-            case TextDelta() | ReasoningDelta() | RetryWaiting() | Restarted():
+            case TextDelta() | ReasoningDelta() | RetryWaiting():
                 self._hear(happening)
+            case Restarted():
+                self._model = _Model(self._model.since if self._model else self._clock())
             case ToolRunning(call=call):
                 self._running[call.id] = _Running(call, self._clock())
             case ToolProgress(call_id=call_id, text=text):
@@ -103,18 +105,17 @@ class Status:
             case _:
                 pass
 
-    def _hear(self, signal: TextDelta | ReasoningDelta | RetryWaiting | Restarted) -> None:
+    def _hear(self, signal: TextDelta | ReasoningDelta | RetryWaiting) -> None:
         model = self._model or _Model(self._clock())
         self._model = model  # a summary of the run so far is asked for without a `ModelAsked`
-        match signal:
-            case TextDelta(text=text):
-                model.retry, model.text = None, model.text + len(text)
-            case ReasoningDelta(text=text):
-                model.retry, model.reasoning = None, model.reasoning + len(text)
-            case RetryWaiting(seconds=seconds):
-                model.retry, model.retry_at = signal, self._clock() + seconds
-            case Restarted():
-                model.text = model.reasoning = 0
+        if isinstance(signal, RetryWaiting):
+            model.retry, model.retry_at = signal, self._clock() + signal.seconds
+            return
+        model.retry = None
+        if isinstance(signal, TextDelta):
+            model.text += len(signal.text)
+        else:
+            model.reasoning += len(signal.text)
 
     def stop(self) -> None:
         self._model = None

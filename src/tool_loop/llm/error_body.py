@@ -19,6 +19,8 @@ Json: TypeAlias = Any  # whatever json.loads gave: looked at here, and nothing o
 
 # How much of what a server said is kept for logs.
 KEPT: Final = 2000
+# How much of it is looked at: what matters is said at the beginning, and the rest may be megabytes.
+READ: Final = 4 * KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def read_error(text: str) -> Said:
     if text.startswith("<"):
         title = re.search(r"<title>([^<]{1,200})", text) or re.search(r"<h1>([^<]{1,200})", text)
         text = title[1] if title else re.sub(r"<[^>]{0,2000}>", " ", text[:KEPT])
-    return Said(text.strip()[: 4 * KEPT])
+    return Said(text.strip()[:READ])
 
 
 def read_object(body: Json) -> Said:
@@ -58,7 +60,7 @@ def read_object(body: Json) -> Said:
         param = param or _param(one)
         room = one.get("n_ctx")
         window = window or (room if isinstance(room, int) and room > 0 else None)
-    text = _words(body)
+    text = _words(body)[:READ]
     return Said(text, frozenset(codes), status, param or _param_in(text), window)
 
 

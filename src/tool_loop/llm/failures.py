@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.errors import TRANSIENT, ProviderError, ProviderKind
 
-from .error_body import KEPT, Said, read_error, read_object
+from .error_body import KEPT, READ, Said, read_error, read_object
 from .secret import Secret, printable
 from .vocabulary import sort_error, window_in
 from .waits import asked_wait
@@ -54,7 +54,7 @@ class Failures:
             return self._redirected(status, headers)
         said = read_error(text)
         kind = sort_error(status, said.codes, said.text)
-        wait = asked_wait(headers, now, text)
+        wait = asked_wait(headers, now, text[:READ])
         if kind == "quota" and wait is not None and wait > 0 and status == 429:
             # "You exceeded your current quota, retry in 36 s": some call the limit of a minute a quota.
             kind = "rate_limit" if "insufficientquota" not in said.codes else kind

@@ -35,6 +35,10 @@ _STOPS: Final[dict[str, Stop]] = {
     "pause_turn": "pause",
 }
 
+# Blocks that stand in a user's turn only. A server that puts one into its own would have it refused
+# with every later request.
+_OF_USERS: Final = frozenset({"tool_result", "image", "document", "search_result"})
+
 # Which field of its block a delta adds to.
 _DELTAS: Final = {
     "text_delta": "text",
@@ -191,7 +195,7 @@ class MessagesReply:
                     keeper.call()
                 case "thinking" if stop == "length" and not block.get("signature"):
                     thoughts.append(_str(block.get("thinking")))  # cut before it was signed: refused if sent
-                case str(kind):
+                case str(kind) if kind not in _OF_USERS:
                     thoughts += [_str(block.get("thinking"))] if kind == "thinking" else []
                     keeper.item(block)
         text = "".join(texts)

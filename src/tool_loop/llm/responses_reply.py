@@ -220,10 +220,10 @@ class ResponsesReply:
                 if item.get("encrypted_content") or item.get("content"):
                     # Without either it is only a reference to what the server was told not to store.
                     found.keeper.item(item)
-            case str():
+            case str(kind) if not kind.endswith("_output") and kind != "item_reference":
                 found.keeper.item(item)
             case _:
-                pass
+                pass  # a result of a call is ours to send, and a reference leads to what was not stored
 
     def _take_message(self, item: dict[str, Json], found: _Parts) -> None:
         content = item.get("content")

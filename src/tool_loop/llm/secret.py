@@ -20,7 +20,7 @@ _TELLING: Final = 12
 _PLACEHOLDER: Final = 8
 
 # How servers show a key they refuse: `sk-ab**********wxyz`, `sk-ab...wxyz`.
-_MASKED: Final = re.compile(r"(?P<head>[\w-]*)(?:\*{2,}|\.{3,}|…)(?P<tail>[\w-]*)")
+_MASKED: Final = re.compile(r"(?<![\w-])(?P<head>[\w-]*)(?:\*{2,}|\.{3,}|…)(?P<tail>[\w-]*)")
 
 
 class Secret:

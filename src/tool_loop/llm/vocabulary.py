@@ -215,8 +215,8 @@ _SIZE: Final = r"(\d[\d,_]{2,12})"
 _WINDOWS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"(?:context (?:length|window|size|limit)|prompt length|token limit)(?: is| of|:)? ?(?:only )?\(?{_SIZE}\b",
         rf"> ?{_SIZE}\b",
+        rf"(?:context (?:length|window|size|limit)|prompt length|token limit)(?: is| of|:)? ?(?:only )?\(?{_SIZE}\b",
         rf"{_SIZE} (?:tokens? )?(?:maximum|max\b)",
         rf"allowed(?: is)? ?\(?{_SIZE}\b",
         rf"limit:? {_SIZE}, requested",

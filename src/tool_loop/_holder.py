@@ -10,8 +10,11 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+PROC = Path("/proc")
 
 _SEPARATOR = "|"
 
@@ -29,7 +32,11 @@ class Holder:
     @classmethod
     def here(cls) -> Holder:
         """The running process, with a new `owner`."""
-        pid = os.getpid()
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> Holder:
+        """A process of this machine."""
         return cls(pid, socket.gethostname(), _place(), _born(pid), secrets.token_hex(8))
 
     @classmethod
@@ -54,23 +61,22 @@ class Holder:
         if os.name != "posix" or self.host != socket.gethostname() or self.place != _place():
             return False  # on Windows, signal 0 is not a question but Ctrl-C
         try:
-            os.kill(self.pid, 0)
+            with suppress(PermissionError):  # somebody else's: it exists, and may be another one by now
+                os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
-        except PermissionError:
-            pass  # somebody else's: it exists, and may be another one by now
         born = _born(self.pid)
         return bool(self.born and born) and born != self.born
 
 
-def _born(pid: int) -> str:
+def _born(pid: int, proc: Path = PROC) -> str:
     """When the process started, in ticks since the machine did; "" where the system does not say.
 
     A process that was killed and not yet waited for still has its number and runs nothing any more:
     "dead" is never equal to a time.
     """
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        text = (proc / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
     # The name of the program comes second and may hold anything, brackets included.
@@ -78,10 +84,10 @@ def _born(pid: int) -> str:
     return "dead" if fields[0] in "ZX" else fields[19]
 
 
-def _place() -> str:
+def _place(proc: Path = PROC) -> str:
     """The boot and the namespace in which process numbers count; "" where the system does not say."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+        boot = (proc / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {(proc / 'self' / 'ns' / 'pid').readlink()}"
     except OSError:
         return ""

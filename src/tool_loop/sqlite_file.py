@@ -23,6 +23,8 @@ Durable: TypeAlias = Literal["process", "power"]
 # this only runs out when somebody keeps one open by hand, or the disk hangs.
 BUSY_SECONDS = 5.0
 
+WAL_ATTEMPTS = 50
+
 APPLICATION_ID: Final = 0x746F6F6C  # "tool"
 
 # A commit writes whole pages with their checksums: 23 µs with pages of 2 KiB, 27 with SQLite's usual
@@ -105,11 +107,14 @@ def prepare(db: Connection, where: str) -> None:
 
 def _write_ahead(db: Connection) -> str:
     # SQLite does not wait for a lock here, and two processes may make the same file at once.
-    for _ in range(100):
-        with suppress(sqlite3.OperationalError):
+    for attempt in range(WAL_ATTEMPTS):
+        try:
             return str(db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
-        time.sleep(0.01)
-    return str(db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError:
+            if attempt == WAL_ATTEMPTS - 1:
+                raise
+            time.sleep(0.01)
+    raise AssertionError
 
 
 def _is_journal(db: Connection, where: str) -> bool:

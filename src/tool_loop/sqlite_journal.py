@@ -32,7 +32,7 @@ from . import sqlite_store as store
 from .errors import JournalError, UsageError
 from .events import ApprovalDecided, Event
 from .journal import decided, settle
-from .runs import Record, RunInfo, summary
+from .runs import Record, RunInfo, stage, summary
 from .sqlite_file import BUSY_SECONDS, translated
 from .sqlite_lease import Lease, Leases, driver
 from .sqlite_log import SqliteLog, Take
@@ -129,6 +129,7 @@ class SqliteJournal:
             job = Call(partial(leases.release, lease=lease))
             back, late = await settle(_done(writer, job), grace=None)
             if error := back.exception():
+                leases.forget(lease)
                 logger.warning("could not give the lease of run %s back: %s", run_id, error)
             if late:
                 raise late
@@ -245,7 +246,7 @@ def _decide(db: Connection, *, run_id: str, make: Callable[[State], ApprovalDeci
     n = store.number(db, run_id)
     state = store.fold(run_id, store.trim(db, run_id, n, store.read(db, n)), State())
     decision = make(state)
-    store.insert(db, n, len(state.events), at, codec.encode(decision), store.Change.of(state, decision))
+    store.insert(db, n, len(state.events), at, codec.encode(decision), store.Change(state=stage(state, decision)))
     return decision
 
 

@@ -26,7 +26,10 @@ SELECT: Final = "SELECT n, holder, fence, lease_until, takeovers, parked, steps,
 RENEW: Final = "UPDATE runs SET lease_until = max(lease_until, ?) WHERE n = ? AND fence = ?"
 TAKE: Final = "UPDATE runs SET holder = ?, fence = ?, lease_until = ?, takeovers = ? WHERE n = ?"
 LET_GO: Final = "UPDATE runs SET holder = '', lease_until = 0 WHERE n = ? AND fence = ?"
-FORGET: Final = "DELETE FROM runs WHERE n = ? AND fence = ? AND NOT EXISTS (SELECT 1 FROM records WHERE key = n << 32)"
+FORGET: Final = """
+DELETE FROM runs WHERE n = ? AND fence = ?
+AND NOT EXISTS (SELECT 1 FROM records WHERE key BETWEEN n << 32 AND (n << 32) + 4294967295)"""
+PARK: Final = "UPDATE runs SET parked = 1, takeovers = ?, holder = '', lease_until = 0 WHERE n = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Leases:
             # Its holder died, or was not heard of for longer than it promised.
             takeovers += 1
             if takeovers > self._max_takeovers:
-                db.execute("UPDATE runs SET parked = 1, holder = '', lease_until = 0 WHERE n = ?", (n,))
+                db.execute(PARK, (takeovers, n))
                 raise RunPoisoned(_poisoned(run_id, takeovers))
         rows = store.read(db, n)
         whole = store.trim(db, run_id, n, rows)

@@ -85,11 +85,10 @@ def append(
     return seq, news
 
 
-def insert(db: Connection, n: int, seq: int, at: float, text: str, change: Change | None) -> None:
+def insert(db: Connection, n: int, seq: int, at: float, text: str, change: Change) -> None:
     """Add a record without a lease, as number `seq` and no other."""
     db.execute("INSERT INTO records VALUES ((? << 32) + ?, ?, ?)", (n, seq, at, text))
-    if change is not None:
-        update(db, n, at, change)
+    update(db, n, at, change)
 
 
 def recount(db: Connection, n: int, info: RunInfo) -> None:

@@ -17,6 +17,7 @@ import logging
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from sqlite3 import Connection
@@ -36,7 +37,7 @@ BATCH_JOBS = 1_000
 COMMITS_BETWEEN_CHECKPOINTS = 250
 
 
-class Job:
+class Job(ABC):
     """Work for one transaction. Done again from the start when the first attempt was rolled back."""
 
     __slots__ = ("error", "future", "loop", "outcome", "size")
@@ -48,16 +49,17 @@ class Job:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
 
+    @abstractmethod
     def work(self, db: Connection) -> Any:
         """Runs inside the transaction. A `ToolLoopError` is this job's outcome and not its
         neighbours'; what was written before it is committed with them.
         """
-        raise NotImplementedError
+        ...
 
-    def landed(self) -> None:
+    def landed(self) -> None:  # noqa: B027  most jobs have nothing to do then
         """Called in the loop's thread when the work is durable, in the order of the commits."""
 
-    def lost(self) -> None:
+    def lost(self) -> None:  # noqa: B027
         """Called when it failed for good, or was done and its event loop is closed. In any thread."""
 
 
@@ -127,10 +129,9 @@ class Writer:
 
     def close(self) -> None:
         """Carry out what was submitted, then let go of the file. Safe to call twice."""
-        if self.pid != os.getpid():
-            return  # after a fork, the parent's connections are not the child's to close
         with self._gate:
-            if not self._closed:
+            # After a fork, the parent's connections are not the child's to close; its thread is no more.
+            if not self._closed and self.pid == os.getpid():
                 self._closed = True
                 for loop in tuple(self._turns):
                     self._queue.put(self._turns.pop(loop, []))
@@ -193,8 +194,10 @@ class Writer:
             except Exception as error:  # it could not be opened; the next jobs try again
                 self._fail(jobs, error)
             self._report(jobs)
-            if time.monotonic() >= due or not more:
+            overdue = time.monotonic() >= due
+            if db is not None and (overdue or not more):
                 self._call_tick(db, last=not more)
+            if overdue:
                 due = time.monotonic() + self._tick_seconds
             self._busy = False
         with self._quick_lock:
@@ -231,10 +234,9 @@ class Writer:
             else:
                 self._fail(jobs, error)
 
-    def _call_tick(self, db: Connection | None, *, last: bool) -> None:
+    def _call_tick(self, db: Connection, *, last: bool) -> None:
         try:
-            if db is not None:
-                self._tick(db, last)
+            self._tick(db, last)
         except Exception:
             # A lease that could not be renewed is tried again, and lost if that goes on for long.
             logger.warning("could not renew the leases in %s", self._where, exc_info=True)

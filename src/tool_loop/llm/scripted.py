@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
+    from tool_loop.messages import Transcript
     from tool_loop.ports import Emit, Request
 
 
@@ -94,12 +95,15 @@ class ScriptedLLM:
         self._pieces = pieces
         self._model = model
         self.requests: list[Sent] = []
+        self._checked: _Checked | None = None
 
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
         n = len(self.requests)
         sent = _sent(request)
         self.requests.append(sent)
-        if fault := _fault(sent):
+        if self._checked is None or self._checked.transcript is not request.transcript:
+            self._checked = _Checked(request.transcript)
+        if fault := self._checked.fault():
             raise ScriptError(f"request {n + 1} is one that a provider would refuse: {fault}")
         if n >= len(self._turns):
             raise ScriptError(
@@ -181,30 +185,53 @@ def _sent(request: Request) -> Sent:
     )
 
 
-def _fault(sent: Sent) -> str:
-    """What a provider would refuse about the history, or ""."""
-    owed: list[str] = []
-    seen: set[str] = set()
-    for n, message in enumerate(sent.messages):
+class _Checked:
+    """What a provider would refuse about a history. Each message is looked at once, however often it is sent."""
+
+    __slots__ = ("_done", "_owed", "_seen", "_user", "transcript")
+
+    def __init__(self, transcript: Transcript) -> None:
+        self.transcript = transcript
+        self._done = 0
+        self._owed: list[str] = []
+        self._seen: set[str] = set()
+        self._user = False
+
+    def fault(self) -> str:
+        """The first fault, or ""."""
+        messages = self.transcript.messages
+        for n in range(self._done, len(messages)):
+            if fault := self._look(n, messages[n]):
+                return fault
+        self._done = len(messages)
+        if self._owed:
+            return f"the calls {self._owed} have no result"
+        if not self._user:
+            return "there is no user message"
+        if isinstance(messages[-1], AssistantMessage):
+            return "it ends with an assistant turn, so there is nothing to answer"
+        return ""
+
+    def _look(self, n: int, message: Message) -> str:
         if isinstance(message, ToolMessage):
-            if not owed or message.call_id != owed[0]:
-                due = f"where the one for {owed[0]!r} is due" if owed else "which nobody asked for"
-                return f"message {n} is a result for {message.call_id!r}, {due}"
-            owed.pop(0)
-            continue
-        if owed:
-            return f"the calls {owed} have no result before message {n}"
-        if isinstance(message, AssistantMessage):
-            if not message.text and not message.calls:
-                return f"message {n} is an assistant turn with neither text nor calls"
-            owed = [call.id for call in message.calls]
-            if twice := [call_id for n, call_id in enumerate(owed) if call_id in seen or call_id in owed[:n]]:
-                return f"the ids {twice} are used twice"
-            seen.update(owed)
-    if owed:
-        return f"the calls {owed} have no result"
-    if not any(isinstance(message, UserMessage) for message in sent.messages):
-        return "there is no user message"
-    if isinstance(sent.last, AssistantMessage):
-        return "it ends with an assistant turn, so there is nothing to answer"
-    return ""
+            return self._result(n, message.call_id)
+        if self._owed:
+            return f"the calls {self._owed} have no result before message {n}"
+        if isinstance(message, UserMessage):
+            self._user = True
+            return ""
+        if not message.text and not message.calls:
+            return f"message {n} is an assistant turn with neither text nor calls"
+        for call in message.calls:
+            if call.id in self._seen:
+                return f"message {n} uses the id {call.id!r} a second time"
+            self._seen.add(call.id)
+            self._owed.append(call.id)
+        return ""
+
+    def _result(self, n: int, call_id: str) -> str:
+        if not self._owed or call_id != self._owed[0]:
+            due = f"where the one for {self._owed[0]!r} is due" if self._owed else "which nobody asked for"
+            return f"message {n} is a result for {call_id!r}, {due}"
+        self._owed.pop(0)
+        return ""

@@ -129,7 +129,7 @@ class Chat(Dialect):
                 turns.append(("result", (message["tool_call_id"], message["content"])))
             elif message["role"] == "assistant":
                 calls = [
-                    checked_call(c["id"], c["function"]["name"], c["function"]["arguments"])
+                    checked_call(c["id"], c["function"]["name"], c["function"]["arguments"], any_id=True)
                     for c in message.get("tool_calls", ())
                 ]
                 assert message["content"] or calls
@@ -191,7 +191,8 @@ class Responses(Dialect):
             kind = item.get("type", item.get("role"))
             if kind == "function_call_output":
                 turns.append(("result", (item["call_id"], item["output"])))
-            elif kind in ("assistant", "function_call", "reasoning"):
+            elif kind != "user":
+                assert item.get("type") != "item_reference"
                 if said is None or not turns or turns[-1][0] != "assistant":
                     said = ("", [])
                     turns.append(("assistant", said))
@@ -258,6 +259,7 @@ class Messages(Dialect):
             assert blocks
             assert all(b["text"].strip() for b in blocks if b["type"] == "text")
             if message["role"] == "assistant":
+                assert all(b["type"] not in ("tool_result", "image", "document") for b in blocks)
                 calls = [
                     checked_call(b["id"], b["name"], json.dumps(b["input"])) for b in blocks if b["type"] == "tool_use"
                 ]
@@ -281,8 +283,8 @@ class Messages(Dialect):
 ALL: tuple[Dialect, ...] = (Chat(), Responses(), Messages())
 
 
-def checked_call(call_id: str, name: str, arguments: str) -> ToolCall:
-    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call_id)
+def checked_call(call_id: str, name: str, arguments: str, *, any_id: bool = False) -> ToolCall:
+    assert call_id if any_id else re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call_id)
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name)
     assert isinstance(json.loads(arguments), dict)
     return ToolCall(call_id, name, arguments)

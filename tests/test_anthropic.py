@@ -168,6 +168,16 @@ def test_blocks_of_the_providers_own_tools_are_kept_and_a_pause_goes_on_from_the
     ]
 
 
+@pytest.mark.parametrize("kind", ["tool_result", "image", "document"])
+def test_blocks_that_only_a_user_may_send_are_not_sent_back(kind: str) -> None:
+    server = DIALECT.llm(message({"type": kind}, THINKING, text("So.")), message(text("Hi")))
+    reply = answer(server, ask())
+
+    answer(server, ask(UserMessage("Look."), turn(reply), UserMessage("More.")))
+
+    assert server.bodies[1]["messages"][1]["content"] == [THINKING, text("So.")]
+
+
 def test_citations_go_back_with_their_text() -> None:
     cited = {"type": "char_location", "cited_text": "x"}
     stream = blocks(

@@ -155,6 +155,14 @@ def test_items_of_the_providers_own_tools_go_back_in_their_place() -> None:
     assert sent_back(search, said("So."))[0] == search
 
 
+@pytest.mark.parametrize("kind", ["function_call_output", "computer_call_output", "item_reference"])
+def test_items_that_only_a_client_may_send_are_not_sent_back(kind: str) -> None:
+    assert [one.get("role") for one in sent_back({"type": kind, "call_id": "x"}, REASONING, said("So."))] == [
+        None,
+        "assistant",
+    ]
+
+
 def test_an_item_that_is_no_json_is_left_out_with_the_rest_of_its_kind() -> None:
     body = json.dumps(response(REASONING, CALL)).replace('"gAA="', "NaN")
     server = DIALECT.llm(httpx2.Response(200, content=body.encode()))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -104,36 +105,24 @@ def test_ripgrep_beside_python_comes_before_the_one_on_the_path(tmp_path):
     assert found.program == str(beside if beside.exists() else on_path)
 
 
-FIND = (
-    "from tool_loop.tools.search import search_engine; import sys; sys.executable = sys.argv[1]; print(search_engine())"
-)
-
-
 @pytest.mark.parametrize(
     ("path", "found"),
     [
         ("{tmp}/no:{tmp}/bin", "ripgrep ({tmp}/bin/rg)"),
         ("{tmp}/plain:{tmp}/folder:{tmp}/bin", "ripgrep ({tmp}/bin/rg)"),
-        (".:bin:", "Python's re, in a child process ({tmp}/python)"),
-        ("", "Python's re, in a child process ({tmp}/python)"),
+        (".:bin:", "Python's re, in a child process ({tmp}/elsewhere/python)"),
+        ("", "Python's re, in a child process ({tmp}/elsewhere/python)"),
     ],
 )
-def test_a_relative_entry_of_the_path_is_no_place_to_find_a_program(tmp_path, path, found):
+def test_a_relative_entry_of_the_path_is_no_place_to_find_a_program(tmp_path, monkeypatch, path, found):
     program(tmp_path / "bin")
     program(tmp_path / "plain", mode=0o644)
     (tmp_path / "folder/rg").mkdir(parents=True)
     program(tmp_path, "rg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", f"{tmp_path}/elsewhere/python")
 
-    done = subprocess.run(
-        [sys.executable, "-c", FIND, f"{tmp_path}/elsewhere/../python"],
-        env={"PATH": path.format(tmp=tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert done.stdout.strip().replace("/elsewhere/..", "") == found.format(tmp=tmp_path)
+    assert str(search_engine({"PATH": path.format(tmp=tmp_path)})) == found.format(tmp=tmp_path)
 
 
 def test_without_ripgrep_and_without_python_there_is_nothing_to_search_with(root):
@@ -608,9 +597,32 @@ def test_the_beginning_of_a_very_large_file_is_searched_and_it_is_said(tree, cap
 
 
 def test_what_cannot_be_opened_is_complained_about(tree, capfdbinary):
-    deep = Path("x/" * 120)
-    deep.mkdir(parents=True)
-    (deep / "a.txt").write_text("needle")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("sock")
+        code = _worker.main(job(glob="sock"))
 
-    assert _worker.main(job(glob="a.txt", pattern="absent")) == 1
-    assert capfdbinary.readouterr().err == b"searched 1 files, 0 in part\n"
+    assert code == 1
+    assert capfdbinary.readouterr().err == (
+        b"sock: No such device or address (os error 6)\nsearched 0 files, 0 in part\n"
+    )
+
+
+def test_the_worker_goes_only_so_deep(tree, capfdbinary):
+    deep = Path("x/" * (_worker.DEPTH + 5))
+    deep.mkdir(parents=True)
+    (deep / "a.txt").write_text("needle\n")
+
+    _worker.main(job(glob="a.txt"))
+
+    assert capfdbinary.readouterr() == (b"a.txt\x002:1:4:needle\n", b"searched 1 files, 0 in part\n")
+
+
+def test_rules_for_ignoring_that_are_no_file_are_no_rules(root):
+    os.mkfifo(Path(root.path, ".gitignore"))
+    Path(root.path, "src").mkdir()
+    Path(root.path, "src/b.txt").write_text("needle\n")
+
+    for path in ("src", "."):
+        assert search(root, Engine("re", sys.executable), path=path).splitlines()[-1] == "src/b.txt:1: needle"
+    # ripgrep opens it and waits, as long as it may.
+    assert search_engine().name == "re" or refused(root, search_engine(), seconds=0.3).kind == "timed_out"

@@ -450,12 +450,12 @@ def test_a_wide_file_is_read_within_the_same_bounds(root):
 
 def test_a_directory_of_very_many_entries_is_listed_in_part_in_order(root):
     directory = os.open(root.path, os.O_RDONLY)
-    for i in range(30_000):
+    for i in range(700):
         os.close(os.open(f"{i:06}", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
     os.close(directory)
 
     listing, missing = bounded(root, ["list_dir"], ["read_file", "999999"])
 
-    assert listing.startswith("500 of 30000 entries in . (truncated; ")
+    assert listing.startswith("500 of 700 entries in . (truncated; ")
     assert "\n000000 (0 bytes)\n000001 (0 bytes)\n" in listing
     assert missing == "not_found: no such file: 999999"

@@ -264,10 +264,14 @@ def test_a_long_line_is_cut_around_the_match(root, engine):
     )
 
     _, (middle, end, start) = find(root, engine)
+    put(root, "b.js", "x" + "é" * 2000 + "needle")
 
     assert middle == f"a.js:1: ...{'é' * 50}needle{'y' * 194}..."
     assert end == f"a.js:2: ...{'z' * 100}needle and more of it"
     assert start == f"a.js:3: needle{'x' * 294}..."
+    assert find(root, engine, path="b.js")[1] == [f"b.js:1: ...{'é' * 50}needle"]
+    put(root, "c.js", "é" * 2000 + "y" * 99 + "needle")
+    assert find(root, engine, path="c.js")[1] == [f"c.js:1: ...{'y' * 99}needle"]
 
 
 @each_engine
@@ -482,6 +486,11 @@ def test_a_path_that_is_not_there_or_leads_out_or_is_special_is_refused(root, en
     assert refused(root, engine, "x", path="..").kind == "invalid_argument"
     assert refused(root, engine, "x", path="/etc").kind == "invalid_argument"
     assert refused(root, engine, "x", path="pipe").message == "special file: pipe"
+
+
+@each_engine
+def test_a_file_that_cannot_be_read_is_an_error_of_the_tool(engine):
+    assert refused(Root("/proc/self"), engine, "x", path="mem").message == "Input/output error: mem"
 
 
 # --- nothing from outside ---------------------------------------------------------------------------

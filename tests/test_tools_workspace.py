@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tool_loop.errors import ToolError, UsageError
+from tool_loop.tools import _beneath
 from tool_loop.tools._beneath import DIRECTORY, READ, best_opener, kernel, walk
 from tool_loop.tools._text import shown, unshown
 from tool_loop.tools.workspace import Root
@@ -489,6 +490,7 @@ if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(Fprog(4, program
     print("no filter")
     sys.exit()
 import os
+from tool_loop.tools import _beneath
 from tool_loop.tools._beneath import walk
 from tool_loop.tools.workspace import Root
 root = Root(sys.argv[1])
@@ -513,6 +515,7 @@ for name in ("O_PATH",):
     if hasattr(os, name):
         delattr(os, name)
 from tool_loop.errors import ToolError
+from tool_loop.tools import _beneath
 from tool_loop.tools._beneath import kernel, walk
 from tool_loop.tools.workspace import Root
 root = Root(sys.argv[1])
@@ -530,25 +533,30 @@ def test_a_system_without_openat2_and_o_path_works_through_the_walk(tree):
     assert run_python(ELSEWHERE, tree).split() == ["top", "invalid_argument"]
 
 
-WITHOUT_OPENAT = """
-import os
-os.supports_dir_fd = set()
-from tool_loop.errors import UsageError
-from tool_loop.tools.workspace import Root
-try:
-    Root(".")
-except UsageError as error:
-    print(error)
-"""
+def test_a_system_that_cannot_open_below_a_directory_is_refused_in_words(monkeypatch):
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+
+    with pytest.raises(UsageError, match="need a system that opens files below a directory"):
+        Root(".")
 
 
-def test_a_system_that_cannot_open_below_a_directory_is_refused_in_words():
-    assert "need a system that opens files below a directory" in run_python(WITHOUT_OPENAT)
+def test_only_linux_has_the_call_of_linux(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+
+    with pytest.raises(OSError, match="Function not implemented"):
+        _beneath._system_call.__wrapped__()
+
+
+def test_a_refusal_of_the_system_keeps_its_name(tree):
+    error = Root(tree).refusal(PermissionError(13, "Permission denied"), "a\nb", "file")
+
+    assert (error.kind, error.message) == ("permission_denied", "permission denied: a\\nb")
 
 
 DENIED = """
 import os, sys
 from tool_loop.errors import ToolError
+from tool_loop.tools import _beneath
 from tool_loop.tools._beneath import kernel, walk
 from tool_loop.tools._hints import nearest  # before the rights are dropped
 from tool_loop.tools.files import list_dir, read_file

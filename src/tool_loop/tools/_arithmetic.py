@@ -157,7 +157,7 @@ def _advice(token: str) -> str:
 
 def _number(token: str, position: int) -> Number:
     token = token.replace("_", "")
-    digits, _, exponent = token.lower().partition("e")
-    if len(digits) > MAX_DIGITS or (exponent and abs(int(exponent)) > MAX_DIGITS):
+    exponent = token.lower().partition("e")[2]
+    if exponent and abs(int(exponent)) > MAX_DIGITS:
         raise invalid(f"the number at position {position} has more than {MAX_DIGITS} digits", "")
     return int(token) if token.isdecimal() else Fraction(token)

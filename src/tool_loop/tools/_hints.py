@@ -149,11 +149,11 @@ def _deepest(root: Root, parts: list[str]) -> bytes:
     return b"."
 
 
-def _tree(root: Root) -> Iterator[_Entry]:
+def _tree(root: Root, most: int = MAX_NAMES) -> Iterator[_Entry]:
     """Files and directories, nearest first. Links are left out: they name what is elsewhere too."""
     todo, seen = deque([b""]), 0
-    while todo and seen < MAX_NAMES:
-        for entry in _listed(root, todo.popleft(), MAX_NAMES - seen):
+    while todo and seen < most:
+        for entry in _listed(root, todo.popleft(), most - seen):
             seen += 1
             yield entry
             if entry.directory and entry.path.rpartition(b"/")[2] not in SKIPPED:

@@ -208,10 +208,10 @@ class _Source:
     def _around(self, record: Record, start: int) -> str:
         """So much of a long line as surrounds the match."""
         skip = max(0, record.column - 1 - _BEFORE)
-        piece, newline, _ = os.pread(self._descriptor, COLUMNS, start + skip).partition(b"\n")
-        # A character that is cut at either end is left out.
-        text = utf8_or_latin1(piece, cut_before=skip > 0, cut_after=not newline)
-        return f"{'...' if skip else ''}{text}{'' if newline else '...'}"
+        piece = os.pread(self._descriptor, COLUMNS + 1, start + skip).partition(b"\n")[0]
+        goes_on = len(piece) > COLUMNS
+        text = utf8_or_latin1(piece[:COLUMNS], cut_before=skip > 0, cut_after=goes_on)
+        return f"{'...' if skip else ''}{text}{'...' if goes_on else ''}"
 
     def _wide(self, record: Record) -> str | None:
         os.lseek(self._descriptor, 0, os.SEEK_SET)

@@ -105,7 +105,7 @@ def _square_root(value: Number) -> Number:
     if not isinstance(value, float) and value >= 0:
         top, bottom = math.isqrt(value.numerator), math.isqrt(value.denominator)
         if top * top == value.numerator and bottom * bottom == value.denominator:
-            return Fraction(top, bottom)
+            return top if bottom == 1 else Fraction(top, bottom)
     return math.sqrt(value)
 
 

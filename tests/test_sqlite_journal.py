@@ -812,15 +812,15 @@ def test_more_than_fits_one_transaction_is_written_in_several(path: Path) -> Non
             logs = [await stack.enter_async_context(journal.open(run_id)) for run_id in ids]
             await asyncio.gather(*(log.append(RunStarted("q")) for log in logs))
             plan.fails, plan.begun = fails, 0
-            many = [asyncio.ensure_future(log.append(Reminded("y"))) for log in logs * (BATCH_JOBS // 50)]
+            many = [asyncio.ensure_future(log.append(Reminded("y"))) for log in logs * (BATCH_JOBS // 20)]
             await asyncio.sleep(0)
             gate.set()
             await asyncio.gather(*many)
-            assert 2 <= plan.begun <= 3
+            assert 3 <= plan.begun <= 5
 
     with SqliteJournal(path, durable="power", connect=plan.connect) as journal:
         asyncio.run(main(journal))
-        assert {len(journal.events(run_id)) for run_id in ids} == {1 + BATCH_JOBS // 50}
+        assert {len(journal.events(run_id)) for run_id in ids} == {1 + BATCH_JOBS // 20}
 
 
 def test_the_write_ahead_log_stays_small(path: Path) -> None:
@@ -1147,8 +1147,8 @@ def test_a_record_that_overtakes_another_on_the_way_back_is_folded_behind_it(pat
             await log.append(RunStarted("q"))
             task = asyncio.ensure_future(log.append(large))
             await asyncio.sleep(0)
-            while len(journal.records("r1")) < 2:  # the thread has written it, this loop has not heard of it
-                pass
+            while len(journal.records("r1")) < 2 or journal._begun[1]._busy:  # type: ignore[index]
+                pass  # until the thread has written it; this loop has not heard of it
             await log.append(small)
             await task
             assert log.state.events == [RunStarted("q"), large, small]

@@ -112,16 +112,8 @@ class _Messages(History):
         self._assistant_spoke = not message.calls
         self._write(body | (_attached(message.opaque) if ours else {}))
 
-    def result(self, sent: str, content: str, *, error: bool) -> None:
-        self.bytes += b"," + self.result_bytes(sent, content, error=error)
-
     def result_bytes(self, sent: str, content: str, *, error: bool) -> bytes:  # noqa: ARG002 - said in the content
         return encoded({"role": "tool", "tool_call_id": sent, "content": content})
-
-    def _write(self, message: Mapping[str, Any]) -> None:
-        if self.bytes:
-            self.bytes += b","
-        self.bytes += encoded(message)
 
     def _call(self, call: ToolCall, *, ours: bool) -> dict[str, Any]:
         extras = _attached(call.opaque) if ours else {}

@@ -18,7 +18,7 @@ from tool_loop.messages import AssistantMessage, ToolMessage, UserMessage
 from .text import Names, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tool_loop.messages import Message, Transcript
     from tool_loop.ports import ToolSpec
@@ -46,7 +46,7 @@ class History(ABC):
     """The encoded messages of one transcript, which only grows.
 
     `owed` are the calls of the last assistant turn that have no result yet: our id, and the id sent.
-    A dialect writes the four methods at the end; what they write is never changed again, so that a
+    A dialect says how its messages look in the methods at the end; what they write is never changed again, so that a
     request begins with the bytes of the one before.
     """
 
@@ -84,6 +84,11 @@ class History(ABC):
         else:
             self.assistant(message, origin)
 
+    def _write(self, message: Mapping[str, Any]) -> None:
+        if self.bytes:
+            self.bytes += b","
+        self.bytes += encoded(message)
+
     @abstractmethod
     def user(self, text: str) -> None: ...
 
@@ -95,8 +100,8 @@ class History(ABC):
         """
         ...
 
-    @abstractmethod
-    def result(self, sent: str, content: str, *, error: bool) -> None: ...
+    def result(self, sent: str, content: str, *, error: bool) -> None:
+        self.bytes += b"," + self.result_bytes(sent, content, error=error)
 
     @abstractmethod
     def result_bytes(self, sent: str, content: str, *, error: bool) -> bytes: ...

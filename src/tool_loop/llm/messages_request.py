@@ -17,7 +17,7 @@ from tool_loop.errors import ToolError
 
 from .history import Encoder, History
 from .opaque import Item, Text, parts
-from .text import encoded
+from .text import encoded, sent_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ class MessagesEncoder(Encoder["_Turns"]):
         shape: dict[str, Any] = {"name": name}
         if tool.description:
             shape["description"] = tool.description
-        return shape | {"input_schema": dict(tool.parameters)}
+        return shape | {"input_schema": sent_schema(tool.parameters)}
 
 
 class _Turns(History):
@@ -123,18 +123,18 @@ class _Turns(History):
         return pieces
 
     def user(self, text: str) -> None:
-        self._write("user", {"type": "text", "text": text if text.strip() else _NOTHING})
+        self._block("user", {"type": "text", "text": text if text.strip() else _NOTHING})
 
     def assistant(self, message: AssistantMessage, origin: str) -> None:
         for part in parts(message, origin):
             match part:
                 case Text(text, fields):
                     if text.strip():
-                        self._write("assistant", {"type": "text", "text": text, **fields})
+                        self._block("assistant", {"type": "text", "text": text, **fields})
                 case Item(value):
-                    self._write("assistant", value)
+                    self._block("assistant", value)
                 case call:
-                    self._write("assistant", self._call(call))
+                    self._block("assistant", self._call(call))
 
     def result(self, sent: str, content: str, *, error: bool) -> None:
         self._append("user", self.result_bytes(sent, content, error=error))
@@ -166,7 +166,7 @@ class _Turns(History):
         self._used.add(sent)
         return sent
 
-    def _write(self, role: str, block: Mapping[str, Any]) -> None:
+    def _block(self, role: str, block: Mapping[str, Any]) -> None:
         self._append(role, encoded(block))
 
     def _append(self, role: str, block: bytes) -> None:

@@ -6,7 +6,6 @@ take. The body is made in chat_request.py, the reply read in chat_reply.py, both
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -16,8 +15,9 @@ from tool_loop.errors import ConfigurationError
 from .chat_reply import ATTACHED, ChatReply
 from .chat_request import ChatEncoder
 from .dialect import Change, Dialect, Refusal, Withhold, checked_body, headers, withheld
-from .endpoint import Endpoint, checked_key, checked_url, host_of, origin_of
+from .endpoint import Endpoint, checked_key, host_of, origin_of
 from .failures import Failures
+from .openai_settings import configured, key_headers
 from .transport import Timeouts, Transport
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from tool_loop.errors import ProviderError
     from tool_loop.ports import Request
-
-OPENAI: Final = "https://api.openai.com/v1"
 
 # Servers known to count the tokens of a stream when asked to. Others may refuse a key they do not
 # know, so they are not asked; what they do not count is estimated.
@@ -81,11 +79,11 @@ class OpenAIChat(Dialect):
         http: httpx2.AsyncBaseTransport | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.model, url, key = _configured(model, base_url, api_key)
+        self.model, url, key = configured(model, base_url, api_key)
         host = host_of(url)
         endpoint = Endpoint(
             url,
-            _key_headers(host, key) | headers(extra_headers or {}),
+            key_headers(host, key) | headers(extra_headers or {}),
             failures=Failures(host, self.model, secret=checked_key(key, "OPENAI_API_KEY")),
             transport=Transport(http, timeouts=timeouts),
             now=now,
@@ -171,26 +169,3 @@ class OpenAIChat(Dialect):
             return ""
         self._encoder.change(echo=False)
         return "it does not take back what it attached to its turns, so they are sent without"
-
-
-def _configured(model: str | None, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
-    model = model or os.environ.get("OPENAI_MODEL", "")
-    url = checked_url(base_url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI, "OPENAI_BASE_URL")
-    key = os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key
-    if not model:
-        raise ConfigurationError("no model: set OPENAI_MODEL, or pass model=, for example gpt-5.4")
-    if not key.strip() and host_of(url) == "api.openai.com":
-        raise ConfigurationError(
-            "no key for api.openai.com: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server "
-            "(http://127.0.0.1:8080/v1)"
-        )
-    return model, url, key
-
-
-def _key_headers(host: str, key: str) -> dict[str, str]:
-    if not (key := key.strip()):
-        return {}
-    found = {"authorization": f"Bearer {key}"}
-    if host.endswith(".azure.com"):
-        found["api-key"] = key  # the older of Azure's two APIs takes no other
-    return found

@@ -7,16 +7,14 @@ made in responses_request.py, the reply read in responses_reply.py, both pure.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from tool_loop.errors import ConfigurationError
-
 from .dialect import Change, Dialect, Refusal, Withhold, checked_body, headers, withheld
-from .endpoint import Endpoint, checked_key, checked_url, host_of, origin_of
+from .endpoint import Endpoint, checked_key, host_of, origin_of
 from .failures import Failures
+from .openai_settings import configured, key_headers
 from .responses_reply import ResponsesReply
 from .responses_request import ResponsesEncoder
 from .transport import Timeouts, Transport
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     import httpx2
 
     from tool_loop.ports import Request
-
-OPENAI: Final = "https://api.openai.com/v1"
 
 # Told apart from a setting it does not take: these name an item of the history.
 _ITEM: Final = re.compile(
@@ -71,11 +67,11 @@ class OpenAIResponses(Dialect):
         http: httpx2.AsyncBaseTransport | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.model, url, key = _configured(model, base_url, api_key)
+        self.model, url, key = configured(model, base_url, api_key)
         host = host_of(url)
         endpoint = Endpoint(
             url,
-            _headers(host, key, extra_headers or {}),
+            key_headers(host, key) | headers(extra_headers or {}),
             failures=Failures(host, self.model, secret=checked_key(key, "OPENAI_API_KEY")),
             transport=Transport(http, timeouts=timeouts),
             now=now,
@@ -127,23 +123,3 @@ class OpenAIResponses(Dialect):
         if not _ITEM.search(refusal.said) or not self._encoder.forget_opaque(refusal.request.transcript):
             return ""
         return "it cannot read its earlier reasoning any more, so the conversation is sent without it"
-
-
-def _configured(model: str | None, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
-    model = model or os.environ.get("OPENAI_MODEL", "")
-    url = checked_url(base_url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI, "OPENAI_BASE_URL")
-    key = os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key
-    if not model:
-        raise ConfigurationError("no model: set OPENAI_MODEL, or pass model=, for example gpt-5.4")
-    if not key and host_of(url) == "api.openai.com":
-        raise ConfigurationError("no key for api.openai.com: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server")
-    return model, url, key
-
-
-def _headers(host: str, key: str, extra: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    if key := key.strip():
-        found["authorization"] = f"Bearer {key}"
-        if host.endswith(".azure.com"):
-            found["api-key"] = key  # the older of Azure's two APIs takes no other
-    return found | headers(extra)

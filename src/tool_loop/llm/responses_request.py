@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .history import Encoder, History
 from .opaque import Item, Text, parts
-from .text import arguments_object, encoded
+from .text import arguments_object, encoded, sent_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ class ResponsesEncoder(Encoder["_Items"]):
             flat["description"] = tool.description
         # Said outright, because this API is strict where nothing is said, and then refuses a schema
         # that has an optional field.
-        return flat | {"parameters": dict(tool.parameters), "strict": False}
+        return flat | {"parameters": sent_schema(tool.parameters), "strict": False}
 
 
 class _Items(History):
@@ -78,9 +78,6 @@ class _Items(History):
                 case call:
                     self._write(self._call(call))
 
-    def result(self, sent: str, content: str, *, error: bool) -> None:
-        self.bytes += b"," + self.result_bytes(sent, content, error=error)
-
     def result_bytes(self, sent: str, content: str, *, error: bool) -> bytes:  # noqa: ARG002 - said in the content
         return encoded({"type": "function_call_output", "call_id": sent, "output": content})
 
@@ -88,11 +85,6 @@ class _Items(History):
         sent = self.owed[call.id] = sent_id(call.id)
         name = self.names.sent(call.name)
         return {"type": "function_call", "call_id": sent, "name": name, "arguments": arguments_object(call.arguments)}
-
-    def _write(self, item: Mapping[str, Any]) -> None:
-        if self.bytes:
-            self.bytes += b","
-        self.bytes += encoded(item)
 
 
 def sent_id(ours: str) -> str:

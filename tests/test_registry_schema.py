@@ -443,6 +443,7 @@ HAND = Tool(
                 ]
             },
             "twice": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+            "indexed": {"$ref": "#/properties/form/oneOf/0"},
             "never": False,
             "tuple": {"type": "array", "prefixItems": [{"type": "integer"}], "items": False},
             "not_zero": {"not": {"const": 0}},
@@ -498,7 +499,7 @@ REQUIRED = Tool(
     lambda **given: given,
 )
 
-FIELDS = "path, start_line, unit, only, items, either, nullable, share, day, names, tiny, free, sized, closed, ref, refs, both, form, twice, never, tuple, not_zero, loop, a/b~c, escaped, anchored, embedded, dynamic, cond, schema"
+FIELDS = "path, start_line, unit, only, items, either, nullable, share, day, names, tiny, free, sized, closed, ref, refs, both, form, twice, indexed, never, tuple, not_zero, loop, a/b~c, escaped, anchored, embedded, dynamic, cond, schema"
 
 # The tool, what a model sent, the whole message, the whole hint.
 WRONG = [
@@ -824,29 +825,51 @@ BAD_SCHEMAS = [
     ({"type": "array"}, '"type": "object"'),
     ({"type": "object", "x": {1, 2}}, "not JSON"),
     ({"type": "object", "default": float("nan")}, "not JSON"),
-    ({"type": "object", "properties": []}, "parameters.properties must map names to schemas, got list"),
+    ({"type": "object", "properties": []}, r"parameters.properties must be a mapping from names to schemas, got \[\]"),
     ({"type": "object", "properties": {"a": 5}}, "parameters.properties.a must be a schema, got int"),
-    ({"type": "object", "required": "a"}, "parameters.required must be a list of field names"),
-    ({"type": "object", "required": [1]}, "parameters.required must be a list of field names"),
+    ({"type": "object", "required": "a"}, "parameters.required must be a list of names"),
+    ({"type": "object", "required": [1]}, "parameters.required must be a list of names"),
     (field(type="strin"), "parameters.properties.a.type must be one of string, .*, got 'strin'"),
     (field(type=["integer", "nil"]), "got 'nil'"),
     (field(type=None), "got None"),
-    (field(enum="x"), "enum must be a list, got str"),
+    (field(enum="x"), "enum must be a list, got 'x'"),
     (field(minimum="1"), "minimum must be a number, got '1'"),
     (field(maximum=True), "maximum must be a number, got True"),
     (field(minLength=-1), "minLength must be a whole number, got -1"),
     (field(maxItems=1.5), "maxItems must be a whole number, got 1.5"),
-    (field(pattern=1), "pattern must be text, got int"),
+    (field(pattern=1), "pattern must be text, got 1"),
     (field(anyOf=[]), "anyOf must be a list of schemas that is not empty"),
     (field(anyOf=[{"type": "foo"}]), "parameters.properties.a.anyOf.0.type"),
     (field(items={"type": "foo"}), "parameters.properties.a.items.type"),
-    ({"type": "object", "$defs": {"B": {"type": "foo"}}}, "parameters.\\$defs.B.type"),
+    ({"type": "object", "$defs": {"B": {"type": "foo"}}}, r"parameters.\$defs.B.type"),
+    (field(**{"$ref": "#/$defs/B"}), r"parameters.properties.a.\$ref points to nothing: #/\$defs/B"),
+    (field(**{"$ref": "#/properties/a/anyOf/2", "anyOf": [{}, {}]}), "points to nothing"),
+    (field(**{"$ref": "#/properties/a/anyOf/x", "anyOf": [{}, {}]}), "points to nothing"),
 ]
 
 
 @pytest.mark.parametrize(("parameters", "words"), BAD_SCHEMAS, ids=range(len(BAD_SCHEMAS)))
 def test_a_schema_that_cannot_be_right_is_refused_naming_the_place(parameters, words):
     refuses(words, lambda: hand(parameters))
+
+
+def test_a_schema_may_be_written_with_tuples_and_is_copied():
+    written = {"type": "object", "properties": {"a": {"enum": ("x", "y")}, "b": {"$ref": "#/properties/a"}}}
+    made = Tool("hand", "By hand.", written, lambda **given: given)
+    written["properties"]["a"]["enum"] = ("z",)
+
+    assert call(made, '{"a": "x", "b": "y"}') == {"a": "x", "b": "y"}
+    assert made.parameters["properties"]["a"] == {"enum": ["x", "y"]}
+
+
+def test_a_type_that_contains_itself_is_described_to_some_depth_only():
+    deep = {"type": "array", "items": {"anyOf": [{"$ref": "#/properties/a"}, {"$ref": "#/properties/a"}]}}
+    made = Tool("hand", "By hand.", {"type": "object", "properties": {"a": deep}}, lambda **given: given)
+
+    assert call(made, '{"a": 1}') == (
+        "'a' must be array of array of array of array, got int",
+        "Send 'a' as array of array of array of array, for example [[[[]]]].",
+    )
 
 
 OPTIONS = [

@@ -22,10 +22,6 @@ class Complaint(NamedTuple):
     text: str
 
 
-# A `$ref` may lead back to itself; nothing sensible is deeper.
-MAX_NESTING: Final = 32
-
-
 class Form:
     """What a tool accepts, here by a hand-written schema.
 
@@ -85,66 +81,81 @@ _LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 
 
-def check_schema(name: str, schema: Any) -> None:
-    """Raises UsageError, naming the place, for a hand-written schema that cannot be right.
+def checked_schema(name: str, schema: Any) -> Schema:
+    """A copy of a hand-written schema, which nobody can change any more.
 
-    It looks at shapes only and imports nothing. What is left (a broken pattern, say) comes out when
-    the schema is compiled, at the first call.
+    Raises UsageError, naming the place, where it cannot be right. Looks at shapes only and imports
+    nothing; what is left (a broken pattern, say) comes out when it is compiled, at the first call.
     """
     if not isinstance(schema, Mapping):
         raise UsageError(f"tool {name!r}: parameters must be a JSON schema (a mapping), got {type(schema).__name__}")
     try:
-        json.dumps(schema, allow_nan=False)
+        copy: Schema = json.loads(json.dumps(dict(schema), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"tool {name!r}: parameters are not JSON: {error}") from None
-    if schema.get("type") != "object":
+    if copy.get("type") != "object":
         raise UsageError(f'tool {name!r}: parameters must have "type": "object", as a call names its fields')
-    problem = _fault(schema, "parameters")
-    if problem:
-        raise UsageError(f"tool {name!r}: {problem}")
+    for at, part in _walk(copy, "parameters"):
+        problem = _fault(part, at) or _dangling(part, at, copy)
+        if problem:
+            raise UsageError(f"tool {name!r}: {problem}")
+    return copy
+
+
+def _walk(schema: Any, at: str) -> Iterator[tuple[str, Any]]:
+    """The schema and every schema in it, with its place. Outer ones first, so that a check can stop in time."""
+    yield at, schema
+    for key, value in schema.items() if isinstance(schema, dict) else ():
+        if key in _PARTS and not isinstance(value, list):
+            yield from _walk(value, f"{at}.{key}")
+        elif key in _LISTS:
+            for i, part in enumerate(value):
+                yield from _walk(part, f"{at}.{key}.{i}")
+        elif key in _MAPS:
+            for name, part in value.items():
+                yield from _walk(part, f"{at}.{key}.{name}")
 
 
 def _fault(schema: Any, at: str) -> str:
-    """The first thing wrong in a schema and where it is, or ""."""
+    """What is wrong with this schema, leaving those in it aside, or ""."""
     if isinstance(schema, bool):
         return ""
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         return f"{at} must be a schema, got {type(schema).__name__}"
     words = schema.get("type", [])
-    for word in [words] if not isinstance(words, list) else words:
+    for word in words if isinstance(words, list) else [words]:
         if word not in _TYPES:
             return f"{at}.type must be one of {', '.join(_TYPES)}, got {word!r}"
-    for key, value in schema.items():
-        problem = _fault_in(key, value, f"{at}.{key}")
-        if problem:
-            return problem
+    wrong = ((key, _wrong_value(key, value), value) for key, value in schema.items())
+    return next((f"{at}.{key} must be {wanted}, got {value!r:.80}" for key, wanted, value in wrong if wanted), "")
+
+
+def _wrong_value(key: str, value: Any) -> str:
+    """What the value of this keyword has to be, where it is not."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    listed = isinstance(value, list)
+    if key in _NUMBERS:
+        return "" if number else "a number"
+    if key in _COUNTS:
+        return "" if number and value >= 0 and value == int(value) else "a whole number"
+    if key == "enum":
+        return "" if listed else "a list"
+    if key == "required":
+        return "" if listed and all(isinstance(name, str) for name in value) else "a list of names"
+    if key in ("pattern", "format", "$ref", "description"):
+        return "" if isinstance(value, str) else "text"
+    if key in _LISTS:
+        return "" if listed and value else "a list of schemas that is not empty"
+    if key in _MAPS:
+        return "" if isinstance(value, dict) else "a mapping from names to schemas"
     return ""
 
 
-def _fault_in(key: str, value: Any, at: str) -> str:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if key in _NUMBERS and not number:
-        return f"{at} must be a number, got {value!r}"
-    if key in _COUNTS and not (number and value >= 0 and value == int(value)):
-        return f"{at} must be a whole number, got {value!r}"
-    if key == "enum" and not isinstance(value, list):
-        return f"{at} must be a list, got {type(value).__name__}"
-    if key == "required" and not (isinstance(value, list) and all(isinstance(name, str) for name in value)):
-        return f"{at} must be a list of field names"
-    if key in ("pattern", "format", "$ref", "description") and not isinstance(value, str):
-        return f"{at} must be text, got {type(value).__name__}"
-    if key in _LISTS and not (isinstance(value, list) and value):
-        return f"{at} must be a list of schemas that is not empty"
-    if key in _MAPS and not isinstance(value, Mapping):
-        return f"{at} must map names to schemas, got {type(value).__name__}"
-    parts: dict[str, Any] = {}
-    if key in _PARTS and not isinstance(value, list):
-        parts = {at: value}
-    elif key in _LISTS:
-        parts = {f"{at}.{i}": part for i, part in enumerate(value)}
-    elif key in _MAPS:
-        parts = {f"{at}.{name}": part for name, part in value.items()}
-    return next(filter(None, (_fault(part, place) for place, part in parts.items())), "")
+def _dangling(schema: Any, at: str, root: Schema) -> str:
+    reference = schema.get("$ref") if isinstance(schema, dict) else None
+    if reference is None or not reference.startswith("#/") or '"$id"' in json.dumps(root):
+        return ""  # not a path into this schema, or perhaps into a part with an address of its own
+    return "" if resolve_pointer(root, reference) is not None else f"{at}.$ref points to nothing: {reference}"
 
 
 # --- unknown fields -------------------------------------------------------------------------------
@@ -161,27 +172,38 @@ def sealed(schema: Mapping[str, Any]) -> Schema:
     return root
 
 
-def in_place(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """A schema and all those that apply to the same value: behind `$ref`, `allOf`, `anyOf` and the like."""
-    if not isinstance(schema, Mapping) or depth > MAX_NESTING:
-        return
-    yield schema
-    reference = schema.get("$ref")
-    parts = [resolve_pointer(root, reference)] if isinstance(reference, str) else []
-    parts += [part for key in _BRANCHES for part in schema.get(key, ())]
-    parts += [schema[key] for key in _IN_PLACE if key in schema]
-    for part in parts:
-        yield from in_place(part, root, depth + 1)
+def in_place(schema: Any, root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A schema and all those that apply to the same value: behind `$ref`, `allOf`, `anyOf` and the like.
+
+    Each `$ref` is followed once, since one may lead back to itself.
+    """
+    followed: set[str] = set()
+    todo = [schema]
+    while todo:
+        part = todo.pop()
+        if not isinstance(part, Mapping):
+            continue
+        yield part
+        inner = [each for key in _BRANCHES for each in part.get(key, ())]
+        inner += [part[key] for key in _IN_PLACE if key in part]
+        reference = part.get("$ref")
+        if isinstance(reference, str) and reference not in followed:
+            followed.add(reference)
+            inner.append(resolve_pointer(root, reference))
+        todo += reversed(inner)
 
 
 def resolve_pointer(root: Mapping[str, Any], reference: str) -> Any:
     """What a local `$ref` points to; None for anything else."""
     place: Any = root
-    if not reference.startswith("#"):
+    if reference != "#" and not reference.startswith("#/"):
         return None
-    for step in reference.lstrip("#").strip("/").split("/") if reference.strip("#/") else ():
+    for step in reference[1:].split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
-        place = place.get(key) if isinstance(place, Mapping) else None
+        if isinstance(place, list) and key.isdigit():
+            place = place[int(key)] if int(key) < len(place) else None
+        else:
+            place = place.get(key) if isinstance(place, Mapping) else None
     return place
 
 

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, Final, get_args, overload
 
-from ._schema import Form, check_schema
+from ._schema import Form, checked_schema
 from ._signature import (
     Signature,
     context_parameter,
@@ -130,8 +130,9 @@ class Tool:
             if self.local is None:
                 object.__setattr__(self, "local", local_names(self.func))
         else:
-            check_schema(self.name, self.parameters)
-            if self.context_name in self.parameters.get("properties", {}):
+            copy = checked_schema(self.name, self.parameters)
+            object.__setattr__(self, "parameters", copy)
+            if self.context_name in copy.get("properties", {}):
                 raise UsageError(f"tool {self.name!r}: {self.context_name!r} is both a field and the ToolContext")
         if self.probe_func is not None:
             _check_probe(self, self.probe_func)

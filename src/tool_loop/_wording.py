@@ -22,7 +22,7 @@ _LEVELS = 3
 # --- what a schema wants --------------------------------------------------------------------------
 
 
-def expected(schema: Schema, root: Schema) -> str:
+def expected(schema: Schema, root: Schema, level: int = 0) -> str:
     """A short name for what it accepts, such as `integer or null` or `array of string`; "" for anything."""
     names: list[str] = []
     for part in in_place(schema, root):
@@ -31,7 +31,9 @@ def expected(schema: Schema, root: Schema) -> str:
             continue
         for word in types(part):
             items = part.get("items")
-            inner = expected(items, root) if word == "array" and isinstance(items, Mapping) else ""
+            inner = ""
+            if word == "array" and isinstance(items, Mapping) and level < _LEVELS:
+                inner = expected(items, root, level + 1)
             names.append(f"array of {inner}" if inner else word)
     return " or ".join(dict.fromkeys(names))
 

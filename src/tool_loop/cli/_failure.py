@@ -54,7 +54,8 @@ def _words(error: Exception) -> str:
         case FatalError() | UsageError():
             return str(error)
         case ImportError(name=str(name)) if name.partition(".")[0] in ("httpx2", "pydantic", "jsonschema_rs"):
-            return f"the package {name} is not installed here; install tool-loop with pip, or use the venv it is in"
+            package = name.partition(".")[0]
+            return f"{package} is not installed here; install tool-loop with pip, or use the venv it is in"
         case JournalError() | OSError():
             return str(error)
         case _:

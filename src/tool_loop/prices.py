@@ -114,12 +114,12 @@ class Priced:
     """An `LLM` whose replies carry their cost. Says once when a model's price is not known."""
 
     def __init__(self, llm: LLM, prices: Prices) -> None:
-        self._llm = llm
+        self.llm = llm
         self._prices = prices
         self._told: set[str] = set()
 
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
-        reply = await self._llm.reply(request, emit)
+        reply = await self.llm.reply(request, emit)
         cost = self._prices.cost(reply.model, reply.origin, reply.usage)
         if cost is None and reply.model not in self._told:
             self._told.add(reply.model)

@@ -290,6 +290,17 @@ def test_an_error_without_kind_or_hint_is_told_too():
     assert run(raiser(ToolError("no", kind=""))).error == "tool_failed"
 
 
+def test_a_field_of_an_error_that_cannot_be_shown_is_left_out():
+    endless: list[Any] = []
+    endless.append(endless)
+
+    assert told(run(raiser(ToolError("no", hint="h", it=endless)))) == {
+        "error": "tool_failed",
+        "message": "no",
+        "hint": "h",
+    }
+
+
 def test_a_long_error_stays_json():
     error = ToolError("x" * 50_000, hint="y" * 50_000, more="z" * 50_000)
     content = told(run(raiser(error)))

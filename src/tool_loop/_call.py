@@ -11,16 +11,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ._failures import bad_json, not_an_object, too_deep
+from ._failures import bad_json, crashed, gave_up, not_an_object, timed_out, too_deep
 from ._texts import cut, text_of
 from ._threads import run_in_thread
 from .errors import ToolError, UsageError
+
+if TYPE_CHECKING:
+    from ._tool import Tool
+
+logger = logging.getLogger(__name__)
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -68,6 +74,27 @@ def parse_arguments(text: str) -> dict[str, Any]:
     if value is None:
         return {}
     raise not_an_object(value)
+
+
+def checked(tool: Tool, text: str) -> dict[str, Any]:
+    """What the function is to be called with. Raises ToolError naming all that is wrong."""
+    value = parse_arguments(text)
+    form = tool.form
+    if form.by_schema:
+        if form.is_valid is None:
+            form.is_valid = compiled(tool.name, form.strict, formats=form.formats).is_valid
+        if not form.is_valid(value):
+            raise form.explain(value)
+    if form.convert is None:
+        if WHOLE_FLOAT.search(text):
+            form.refuse_whole_floats(value)
+        return value
+    try:
+        filled = form.convert(text if value else "{}")
+    except ValueError as error:
+        raise form.explain(value, error) from None
+    names = form.names
+    return {names[field]: each for field, each in filled.__dict__.items()}
 
 
 def canonical(text: str) -> str:
@@ -234,3 +261,16 @@ def as_text(value: Any, limit: int) -> str:
     """The result as a model reads it, cut where it is too long."""
     text = value if type(value) is str and value and value.isascii() else text_of(value)
     return text if len(text) <= limit else cut(text, limit)
+
+
+def as_error(raised: Exception, tool: Tool | None, started: float = 0.0, deadline: float | None = None) -> ToolError:
+    """The failure as the error a model reads. What nobody meant to say is logged, and not told."""
+    if isinstance(raised, ToolError):
+        return raised
+    if isinstance(raised, OutOfTime):
+        limit = tool.timeout_seconds if tool else None
+        by_run = limit is None or (deadline is not None and deadline < started + limit)
+        return timed_out(None if by_run else limit, started=raised.started, running=raised.running)
+    cause = raised.error if isinstance(raised, Raised) else raised
+    logger.error("tool %s crashed", tool.name if tool else "?", exc_info=cause)
+    return gave_up() if isinstance(cause, TimeoutError) else crashed(cause)

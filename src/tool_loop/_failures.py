@@ -21,7 +21,10 @@ def failure(error: ToolError, limit: int) -> str:
     """The error as JSON: `error`, `message`, `hint`, then the fields of its kind."""
     message, hint = str(error.message), str(error.hint)
     said = {"error": kind_of(error), "message": message} | ({"hint": hint} if hint else {})
-    content = as_json(said | {key: value for key, value in error.fields.items() if key not in said})
+    try:
+        content = as_json(said | {key: value for key, value in error.fields.items() if key not in said})
+    except Exception:  # a field can be any object; what cannot be shown is left out, the rest is told
+        content = as_json(said)
     limit = max(limit, _SMALLEST)
     if len(content) > limit:
         # Cut inside the message, so that it stays JSON.

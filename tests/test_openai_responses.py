@@ -248,6 +248,14 @@ def test_an_incomplete_response_says_why(reason: str | None, stop: str) -> None:
     assert (reply.text, reply.stop) == ("Half", stop)
 
 
+def test_a_reply_that_used_all_it_was_allowed_was_cut_whatever_its_status_says() -> None:
+    cut = whole(CALL | {"arguments": '{"path'}, usage={"input_tokens": 166, "output_tokens": 20})
+    same = whole(CALL, usage={"input_tokens": 166, "output_tokens": 20})
+
+    assert answer(DIALECT.llm(cut, max_output_tokens=20), ask()).stop == "length"
+    assert answer(DIALECT.llm(same, max_output_tokens=21), ask()).stop == "tool_calls"
+
+
 def test_nothing_of_a_filtered_turn_runs() -> None:
     body = whole(said("Half"), CALL, status="incomplete", incomplete_details={"reason": "content_filter"})
 

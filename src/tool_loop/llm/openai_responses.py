@@ -108,7 +108,8 @@ class OpenAIResponses(Dialect):
 
     def assembler(self, request: Request) -> ResponsesReply:
         names = self._encoder.toolset(request.tools).names
-        return ResponsesReply(self.endpoint.failures, names, origin=self.origin)
+        most = self._settings.get("max_output_tokens")
+        return ResponsesReply(self.endpoint.failures, names, origin=self.origin, most=most)
 
     def changes(self) -> Sequence[Change]:
         return self.adapt_withholding, self._adapt_settings, self._adapt_items

@@ -83,12 +83,14 @@ class ResponsesReply:
     """An `Assembler` for one reply.
 
     `origin` is put on the reply, `names` leads from the names on the wire to those of the tools.
+    `most` is the number of tokens the reply was allowed.
     """
 
-    def __init__(self, failures: Failures, names: Names, *, origin: str) -> None:
+    def __init__(self, failures: Failures, names: Names, *, origin: str, most: int | None = None) -> None:
         self._failures = failures
         self._names = names
         self._origin = origin
+        self._most = most
         self._slots: dict[int | str, _Slot] = {}
         self._response: dict[str, Json] = {}
         self._status = ""
@@ -252,6 +254,9 @@ class ResponsesReply:
         if self._status == "incomplete":
             reason = _str(_dict(self._response.get("incomplete_details")).get("reason"))
             return "content_filter" if "filter" in reason else "length"
+        used = read_usage(_dict(self._response.get("usage"))).output
+        if self._most and used is not None and used >= self._most:
+            return "length"  # llama.cpp calls a reply completed that it has cut, and half a call too
         if any(found.refusal) and not found.calls:
             return "refusal"
         return "tool_calls" if found.calls else "stop"

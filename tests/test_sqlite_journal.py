@@ -460,7 +460,7 @@ def test_a_second_driver_is_told_who_has_the_run_and_until_when(path: Path) -> N
         asyncio.run(main(journal, other))
 
 
-def test_after_a_lease_ran_out_the_run_is_taken_over_and_the_late_writer_is_fenced(path: Path) -> None:
+def late_writer_is_fenced(path: Path, journals: type[SqliteJournal] = SqliteJournal) -> None:
     clock = Clock()
 
     async def main(sleeper: SqliteJournal, other: SqliteJournal) -> None:
@@ -476,8 +476,12 @@ def test_after_a_lease_ran_out_the_run_is_taken_over_and_the_late_writer_is_fenc
                 await log.append(Reminded("still too late"))
         assert other.events("r1") == (RunStarted("q"), Reminded("by the other"))
 
-    with SqliteJournal(path, clock=clock) as sleeper, SqliteJournal(path, clock=clock) as other:
+    with journals(path, clock=clock) as sleeper, journals(path, clock=clock) as other:
         asyncio.run(main(sleeper, other))
+
+
+def test_after_a_lease_ran_out_the_run_is_taken_over_and_the_late_writer_is_fenced(path: Path) -> None:
+    late_writer_is_fenced(path)
 
 
 def test_a_writer_that_slept_cannot_write_even_when_the_run_is_gone(path: Path) -> None:

@@ -53,7 +53,11 @@ def corpus() -> Iterator[Any]:
     folders = (
         {name: Path(given) / name for name in ("recorded", "quirks")}
         if given
-        else {"recorded": SHARED / "recorded", "quirks": HERE / "data" / "wire" / "quirks"}
+        else {
+            "recorded": SHARED / "recorded",
+            "quirks": HERE / "data" / "wire" / "quirks",
+            "local": HERE / "data" / "wire" / "local",  # the other two dialects of the server in llamacpp/
+        }
     )
     for name, folder in folders.items():
         if not folder.is_dir():
@@ -104,6 +108,9 @@ def llm_of(case: dict[str, Any], url: str) -> LLM:
     for name in ("max_tokens", "max_completion_tokens"):
         if case["api"] == "chat" and name in sent:
             settings |= {"max_output_tokens": sent[name], "token_param": name}
+    limit = {"responses": "max_output_tokens", "messages": "max_tokens"}.get(case["api"], "")
+    if limit in sent:
+        settings[limit] = sent[limit]
     if "mistral" in str(case.get("given", {}).get("provider_option", "")):
         settings["tool_ids"] = "mistral"
     llm: LLM = make(model=case.get("model") or "test-model", base_url=url + path, api_key="key-of-the-test", **settings)

@@ -133,7 +133,7 @@ class Agent:
     async def _drive(
         self, run_id: str, opening: RunStarted | RunContinued | None, on_event: Subscriber | None
     ) -> Result:
-        emit = self._emitter(on_event)
+        emit = self._emitter(run_id, on_event)
         async with self.journal.open(run_id) as log:
             attempt = Attempt(log, self.llm, self.tools, self.limits, emit, self.reviewer)
             try:
@@ -183,9 +183,13 @@ class Agent:
             untrusted=state.untrusted,
         )
 
-    def _emitter(self, on_event: Subscriber | None) -> Emit:
+    def _emitter(self, run_id: str, on_event: Subscriber | None) -> Emit:
         """One function that tells all subscribers. What they raise is theirs: it never ends a run."""
         subscribers = [s for s in (self.on_event, on_event) if s is not None]
+        if logging.getLogger(f"{__package__}.logs").isEnabledFor(logging.INFO):
+            from .logs import log_events
+
+            subscribers.append(log_events(run_id))
 
         def emit(happening: Event | Signal) -> None:
             for subscriber in subscribers:

@@ -30,10 +30,11 @@ def hand(func: Any, name: str = "hand", properties: dict[str, Any] | None = None
     return Tool(name, "By hand.", {"type": "object", "properties": properties or {}}, func, **options)
 
 
-def run(func: Any, arguments: str = "{}", **options: Any) -> ToolReturned:
-    """One call of one tool, on virtual time."""
+def run(func: Any, arguments: str = "{}", *, patience: float = 20.0, **options: Any) -> ToolReturned:
+    """One call of one tool, on virtual time. A thread that works longer than `patience` counts as hung."""
     made = func if isinstance(func, Tool) else hand(func)
-    return run_virtual(ToolRegistry([made]).run(ToolCall("c1", made.name, arguments), **options), thread_patience=0.05)
+    registry = ToolRegistry([made])
+    return run_virtual(registry.run(ToolCall("c1", made.name, arguments), **options), thread_patience=patience)
 
 
 def told(result: ToolReturned) -> dict[str, Any]:
@@ -523,7 +524,7 @@ def test_a_result_that_comes_in_the_time_for_cleaning_up_is_kept():
 def test_a_thread_that_hangs_is_left_behind_and_the_result_says_so():
     release = threading.Event()
     try:
-        result = run(hand(release.wait, timeout_seconds=2))
+        result = run(hand(release.wait, timeout_seconds=2), patience=0.02)
     finally:
         release.set()
 
@@ -766,7 +767,7 @@ def test_a_fingerprint_is_of_the_tool_and_the_scope_too(other):
 def probed(answer: Any, *, arguments: str = '{"amount": 3}', key: str = "k") -> ToolReturned | bool | None:
     made = hand(lambda amount: amount, "pay", {"amount": {"type": "integer"}}, untrusted=True, timeout_seconds=2)
     made.probe(answer)
-    return run_virtual(ToolRegistry([made]).probe(ToolCall("c", "pay", arguments), key=key), thread_patience=0.05)
+    return run_virtual(ToolRegistry([made]).probe(ToolCall("c", "pay", arguments), key=key), thread_patience=20.0)
 
 
 def test_a_probe_tells_the_result_that_nobody_saw():

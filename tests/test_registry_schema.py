@@ -785,6 +785,13 @@ def test_signatures_that_no_model_could_fill_are_refused():
     async def async_generator(a: int):
         yield a
 
+    class Opaque:
+        """As functions of extension modules may be."""
+
+        __signature__ = "none"
+
+        def __call__(self, a: int) -> None: ...
+
     refuses("'star': parameter 'args' takes any number", lambda: tool(star))
     refuses("'stars': parameter 'kwargs' takes any number", lambda: tool(stars))
     refuses("'positional': parameter 'a' is positional-only", lambda: tool(positional))
@@ -793,7 +800,16 @@ def test_signatures_that_no_model_could_fill_are_refused():
     refuses("'generator': the function is a generator", lambda: tool(generator))
     refuses("'async_generator': the function is a generator", lambda: tool(async_generator))
     refuses("'<lambda>': a name has 1 to 64", lambda: tool(lambda: 1))
-    refuses("'map': the function has no readable signature", lambda: tool(map))
+
+    class Unnamed:
+        @property
+        def __signature__(self) -> None:
+            raise NameError("name 'Nowhere' is not defined")
+
+        def __call__(self, a: int) -> None: ...
+
+    refuses("'Unnamed': the function has no readable signature .name 'Nowhere'", lambda: tool(Unnamed()))
+    refuses("'Opaque': the function has no readable signature", lambda: tool(Opaque()))
     refuses("made of a function, got 5", lambda: ToolRegistry([5]))
     refuses("made of a function", lambda: tool(tool(one)))
 

@@ -146,8 +146,10 @@ def parameters_of(func: Callable[..., Any], tool: str) -> list[inspect.Parameter
     """All parameters but those that a partial has filled: a bound API key is not the model's business."""
     try:
         given = inspect.signature(func).parameters.values()
-    except (TypeError, ValueError):
-        raise UsageError(f"tool {tool!r}: the function has no readable signature; write its JSON schema") from None
+    except (TypeError, ValueError, NameError) as error:
+        # NameError: from Python 3.14 on annotations are evaluated when they are first looked at.
+        reason = f"the function has no readable signature ({error}); write its JSON schema"
+        raise UsageError(f"tool {tool!r}: {reason}") from None
     filled = _filled(func)
     return [parameter for parameter in given if parameter.name not in filled]
 

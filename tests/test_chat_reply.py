@@ -150,6 +150,7 @@ CALLS = [
     pytest.param([call(None, "1", "grep", '{"path":'), call(None, "2", "grep", '{"path":'), call(None, "1", None, '"a.py"}'), call(None, "2", None, '"b.py"}')], [("1", "grep", A), ("2", "grep", B)], id="interleaved by id"),
     pytest.param([call(0, "1", "grep", '{"path":'), call(1, "2", "grep", '{"path":'), call(0, None, None, '"a.py"}'), call(1, None, None, '"b.py"}')], [("1", "grep", A), ("2", "grep", B)], id="interleaved by index"),
     pytest.param([call(0, "1", "grep", A), call(0, "2", "grep", ""), call(1, None, None, B)], [("1", "grep", A), ("2", "grep", B)], id="the head on the wrong index"),
+    pytest.param([call(0, None, "grep", '{"a":}'), call(0, None, "grep", "x")], [("", "grep", '{"a":}x')], id="one index, no ids, broken"),
     # never run with less than was meant
     pytest.param([call(0, "1", "read_file", "{}"), call(0, None, None, A)], [("1", "read_file", "{}" + A)], id="a leading empty object"),
     pytest.param([call(0, "1", "read_file", "{}"), call(0, "1", "read_file", A)], [("1", "read_file", "{}" + A)], id="a leading empty object, id again"),
@@ -244,6 +245,7 @@ CONTENTS = [
     ([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "hi"}], "hi", "hm"),
     ([{"type": "reference", "reference_ids": [1]}, {"type": "text", "text": "hi"}, None, 5], "hi", ""),
     ({"answer": 42}, '{"answer": 42}', ""),
+    ([{"type": "text"}, {"type": "thinking"}, {"type": "refusal"}, {"type": "text", "text": "hi"}], "hi", ""),
 ]
 
 
@@ -382,6 +384,8 @@ def test_one_character_in_two_escapes_and_two_chunks_is_one_character() -> None:
     read = Read(first + second + DONE)
 
     assert read.good.text == read.streamed == "a😀b"
+    alone = b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n'
+    assert Read(chunk({"content": "a"}) + alone + second + DONE).streamed == "a😀b"
     half = Read(first + DONE)
     assert (half.good.text, half.streamed) == ("a\ufffd", "a")
 
@@ -516,6 +520,8 @@ GOOD = chunk({"content": "hi"}, "stop") + DONE
         (GOOD.replace(b"[DONE]", b'"[DONE]"'), "text/event-stream"),
         (GOOD.replace(b"[DONE]", b" [DONE] "), "text/event-stream"),
         (chunk({"content": "hi"}, "stop"), "text/event-stream"),
+        (chunk({"content": "hi"}, "stop")[:-2], "text/event-stream"),
+        (chunk({"content": "hi"}, "stop") + b'data: {"choices": [], "us', "text/event-stream"),
         (chunk({"content": "hi"}) + DONE, "text/event-stream"),
         (b"event: ping\ndata: alive\n\n" + b"data: \n\n" + b"data: null\n\n" + b"data: {}\n\n" + GOOD, "text/event-stream"),
         (json.dumps(json.loads(GOOD[6:-16]), indent=1).replace("\n", "\ndata: ").join(["data: ", "\n\n"]).encode() + DONE, "text/event-stream"),

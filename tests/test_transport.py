@@ -15,6 +15,7 @@ import pytest
 from tool_loop.errors import ConfigurationError, ProviderError
 from tool_loop.events import TextDelta
 from tool_loop.llm.clients import PER_CLIENT, ClientTable
+from tool_loop.llm.endpoint import AFTERTHOUGHT_SECONDS
 from tool_loop.llm.line import Line
 from tool_loop.llm.openai_chat import OpenAIChat
 from tool_loop.llm.transport import Caps, Timeouts, Transport
@@ -24,7 +25,7 @@ from tool_loop.testing import FAULTS, FaultServer, answer, ok_chat, run_virtual
 from tool_loop.testing.wire_faults import hang_mid_body, infinite_body, reset_on_reuse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 
 KEY = "sk-proj-0123456789abcdefghijklmnop"
@@ -154,17 +155,20 @@ def test_a_steady_drip_is_no_silence_but_ends_at_the_total() -> None:
     assert took == pytest.approx(100)
 
 
-def test_a_reply_that_is_whole_but_for_its_last_marker_is_not_waited_for() -> None:
+@pytest.mark.parametrize("end", ["hang", "reset", "close"])
+def test_a_reply_that_is_whole_but_for_its_last_marker_is_neither_waited_for_nor_lost(end: str) -> None:
     chunk = b'data: {"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\n'
-    held = answer(200, chunk, {"content-type": "text/event-stream"}, framing="chunked", end="hang")
+    lost = answer(
+        200, chunk + b": more", {"content-type": "text/event-stream"}, framing="chunked", send=len(chunk), end=end
+    )
 
     async def main() -> tuple[str, float]:
-        async with FaultServer([held]) as server:
+        async with FaultServer([lost]) as server:
             return await ask(server.url), asyncio.get_running_loop().time()
 
     text, took = run_virtual(main())
     assert text == "Hello"
-    assert took < 3
+    assert took == pytest.approx(AFTERTHOUGHT_SECONDS if end == "hang" else 0, abs=0.2)
 
 
 def test_a_cancelled_request_is_cancelled_and_not_called_a_timeout() -> None:
@@ -313,6 +317,51 @@ def test_one_model_object_serves_several_event_loops() -> None:
     assert [asyncio.run(llm.reply(request, lambda _: None)).text for _ in range(3)] == ["hi"] * 3
 
 
+def test_a_refusal_that_breaks_off_is_read_as_far_as_it_came() -> None:
+    body = b'{"error": {"message": "slow down"}}'
+    cut = answer(429, body + b" " * 100, {"content-type": "application/json"}, send=len(body), end="reset")
+
+    async def main() -> None:
+        async with FaultServer([cut]) as server:
+            await ask(server.url)
+
+    error = error_of(main)
+    assert error.kind == "rate_limit"
+    assert "slow down" in str(error)
+
+
+def test_a_stream_that_goes_on_after_its_last_event_is_not_read_for_ever() -> None:
+    def endless() -> Iterator[bytes]:
+        yield b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+        while True:
+            yield b": more\n" * 1000
+
+    async def main() -> tuple[str, int]:
+        reply = answer(200, endless, {"content-type": "text/event-stream"}, framing="chunked")
+        async with FaultServer([reply]) as server:
+            return await ask(server.url), server.sent_bytes
+
+    text, sent = asyncio.run(main())
+    assert text == "hi"
+    assert sent < 10 * 2**20
+
+
+@pytest.mark.parametrize("end", ["hang", "reset", "close"])
+def test_a_reply_is_there_when_its_last_event_is_whatever_becomes_of_the_connection(end: str) -> None:
+    body = b'data: {"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    held = answer(
+        200, body + b": more", {"content-type": "text/event-stream"}, framing="chunked", send=len(body), end=end
+    )
+
+    async def main() -> tuple[str, float]:
+        async with FaultServer([held]) as server:
+            return await ask(server.url), asyncio.get_running_loop().time()
+
+    text, took = run_virtual(main())
+    assert text == "Hello"
+    assert took < 0.5
+
+
 # --- origins ----------------------------------------------------------------------------------------
 
 
@@ -439,6 +488,18 @@ def test_a_host_that_cannot_be_reached_is_named_with_the_reason() -> None:
 
     error = error_of(lambda: ask("http://host:1", http=httpx2.MockTransport(handler)))
     assert str(error) == "could not connect to host:1: [Errno 113] No route to host"
+
+
+def test_a_refused_connection_is_found_among_several_attempts() -> None:
+    def handler(_: httpx2.Request) -> httpx2.Response:
+        attempts = ExceptionGroup(
+            "both", [OSError(101, "Network is unreachable"), ConnectionRefusedError(111, "refused")]
+        )
+        attempts.exceptions[0].__cause__ = attempts  # chains may have loops
+        raise httpx2.ConnectError("All connection attempts failed") from attempts
+
+    error = error_of(lambda: ask("http://host:1", http=httpx2.MockTransport(handler)))
+    assert str(error) == "could not connect to host:1 (connection refused): is the server running?"
 
 
 def test_a_request_that_cannot_be_sent_is_the_configurations_fault() -> None:

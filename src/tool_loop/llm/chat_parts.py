@@ -33,11 +33,6 @@ def flat(value: Json) -> str:
     return ""
 
 
-def halved(text: str) -> tuple[str, str]:
-    """The text up to half a character at its end, and that half."""
-    return (text[:-1], text[-1]) if text and "\ud800" <= text[-1] <= "\udbff" else (text, "")
-
-
 def joined(before: Json, piece: Json) -> Json:
     """Two pieces of one streamed value: texts and lists grow, of anything else the last one counts."""
     if isinstance(before, str) and isinstance(piece, str):

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, Usage
 
 from .chat_calls import Calls
-from .chat_parts import flat, halved, is_error, joined, read_usage, timed_usage
+from .chat_parts import flat, is_error, joined, read_usage, timed_usage
 from .endpoint import parse
 from .sse import SSEEvent
-from .text import clean
+from .text import Joiner, clean
 
 if TYPE_CHECKING:
     from tool_loop.ports import Emit
@@ -85,7 +85,7 @@ class ChatReply:
         self._finish: str | None = None
         self._started = False
         self._done = False
-        self._half = ""
+        self._joiner = Joiner()
 
     # --- in ---------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class ChatReply:
         if message is None:
             # Text completions, and servers that answer with a single chunk.
             message = choice.get("delta") or ({"content": choice["text"]} if "text" in choice else None)
-        self._take(message if isinstance(message, dict) else {}, None, whole=True)
+        self._take(message if isinstance(message, dict) else {}, _silent, whole=True)
         self._done = True
 
     def complete(self) -> bool:
@@ -180,7 +180,7 @@ class ChatReply:
         elif isinstance(text := choice.get("text"), str):
             self._take({"content": text}, emit)
 
-    def _take(self, message: dict[str, Json], emit: Emit | None, *, whole: bool = False) -> None:
+    def _take(self, message: dict[str, Json], emit: Emit, *, whole: bool = False) -> None:
         content = message.get("content")
         if content:
             self._content(content, emit)
@@ -193,7 +193,7 @@ class ChatReply:
         if len(message) > ("content" in message) + ("role" in message):  # the usual piece has nothing else
             self._beside(message, emit)
 
-    def _content(self, content: Json, emit: Emit | None) -> None:
+    def _content(self, content: Json, emit: Emit) -> None:
         if isinstance(content, str):
             self._say(content, emit)
         elif isinstance(content, list):
@@ -203,7 +203,7 @@ class ChatReply:
             # One provider puts the object there when a schema was asked for.
             self._say(json.dumps(content, ensure_ascii=False), emit)
 
-    def _part(self, part: Json, emit: Emit | None) -> None:
+    def _part(self, part: Json, emit: Emit) -> None:
         if isinstance(part, str):
             self._say(part, emit)
         if not isinstance(part, dict):
@@ -216,7 +216,7 @@ class ChatReply:
         elif kind == "refusal":
             self._refuse(flat(part.get("refusal")), emit)
 
-    def _beside(self, message: dict[str, Json], emit: Emit | None) -> None:
+    def _beside(self, message: dict[str, Json], emit: Emit) -> None:
         """Everything of a delta that is neither text nor a call."""
         # Some send the same text under two of these keys; it counts once.
         found = (message.get(key) for key in ("reasoning_content", "reasoning", "thinking", "reasoning_text"))
@@ -234,31 +234,21 @@ class ChatReply:
             if value:
                 self._extras[key] = joined(self._extras.get(key), value)
 
-    def _say(self, text: str, emit: Emit | None) -> None:
-        if text and emit is not None:
-            self._text.append(text)
-            self._show(text, emit)
-        elif text:
-            self._text.append(text)
-
-    def _show(self, text: str, emit: Emit) -> None:
-        if not text.isascii():
-            text, self._half = halved(self._half + text)
-            text = clean(text)
+    def _say(self, text: str, emit: Emit) -> None:
         if text:
-            emit(TextDelta(text))
+            self._text.append(text)
+            if shown := self._joiner.shown(text):
+                emit(TextDelta(shown))
 
-    def _think(self, text: str, emit: Emit | None) -> None:
+    def _think(self, text: str, emit: Emit) -> None:
         if text:
             self._reasoning.append(text)
-            if emit is not None:
-                emit(ReasoningDelta(clean(text)))
+            emit(ReasoningDelta(clean(text)))
 
-    def _refuse(self, text: str, emit: Emit | None) -> None:
+    def _refuse(self, text: str, emit: Emit) -> None:
         if text:
             self._refusal.append(text)
-            if emit is not None:
-                emit(TextDelta(clean(text)))
+            emit(TextDelta(clean(text)))
 
     def _count(self, usage: Json) -> None:
         """The last count that says something wins: some send a running one, some a null after it."""
@@ -314,3 +304,7 @@ class ChatReply:
         if event.event == "error":
             return self._failures.inside(chunk if chunk is not None else text, tokens=self._spent())
         return self._failures.protocol("an event that is no chunk", text, tokens=self._spent())
+
+
+def _silent(_: object) -> None:
+    """Takes what a document says: it is there all at once, so there is nothing to show meanwhile."""

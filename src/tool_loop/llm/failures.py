@@ -28,6 +28,17 @@ Json: TypeAlias = Any  # whatever json.loads gave; see error_body.py
 # How much of what a server said is shown.
 SHOWN: Final = 500
 
+_ADVICE: Final[dict[ProviderKind, str]] = {
+    "quota": "the account is used up, and no waiting cures that. Check its balance and limits.",
+    "context_length": "the conversation is longer than the model's context.",
+    "content_filter": "the request was stopped by the content filter.",
+    "rate_limit": "too many requests or tokens for now.",
+    "overloaded": "the server is overloaded.",
+    "timeout": "the server ran out of time.",
+    "model_output": "the server refused what its own model wrote.",
+    "bad_request": "the request was refused.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Failures:
@@ -98,48 +109,28 @@ class Failures:
             # The server's own word, where it has one, on what waiting could cure.
             retryable=kind in TRANSIENT and should.lower() != "false",
             retry_after=wait if kind in TRANSIENT else None,
-            param=printable(said.param, 100),
+            param=self._shown(said.param, 100),
             window=(said.window or window_in(said.text)) if kind == "context_length" else None,
             tokens=tokens,
             raw=self._shown(said.text, KEPT),
         )
 
     def _advice(self, kind: ProviderKind, said: Said) -> str:
-        match kind:
-            case "auth" if not self.secret:
+        if kind == "auth":
+            if not self.secret:
                 return f"it wants a key and none was sent. Set {self.key_name}."
-            case "auth":
-                return f"the key in {self.key_name} was refused, or may not use this model."
-            case "not_found":
-                return (
-                    f"no such model or path. Check {self.model_name} ({printable(self.model, 80)}) and {self.url_name}."
-                )
-            case "quota":
-                return "the account is used up, and no waiting cures that. Check its balance and limits."
-            case "context_length":
-                return "the conversation is longer than the model's context."
-            case "content_filter":
-                return "the request was stopped by the content filter."
-            case "rate_limit":
-                return "too many requests or tokens for now."
-            case "overloaded":
-                return "the server is overloaded."
-            case "timeout":
-                return "the server ran out of time."
-            case "model_output":
-                return "the server refused what its own model wrote."
-            case "bad_request" if said.param:
-                return f"the request was refused because of '{printable(said.param, 100)}'."
-            case "bad_request":
-                return "the request was refused."
-            case "server_error" | "connection" | "protocol" | "empty":
-                return "the server failed."
+            return f"the key in {self.key_name} was refused, or may not use this model."
+        if kind == "not_found":
+            return f"no such model or path. Check {self.model_name} ({printable(self.model, 80)}) and {self.url_name}."
+        if kind == "bad_request" and said.param:
+            return f"the request was refused because of '{self._shown(said.param, 100)}'."
+        return _ADVICE.get(kind, "the server failed.")
 
     def _redirected(self, status: int, headers: Mapping[str, str]) -> ProviderError:
         # Never followed: the key is for this origin only. The origin alone is shown, because login
         # pages are given tokens in their paths.
         to = re.match(r"\w+://[^/?#\s]*", headers.get("location", ""))
-        where = f" to {printable(to[0].rpartition('@')[2] if '@' in to[0] else to[0], 100)}" if to else ""
+        where = f" to {self._shown(to[0].rpartition('@')[2] if '@' in to[0] else to[0], 100)}" if to else ""
         text = f"{status} from {self.host}: a redirect{where}, which is not followed. Check {self.url_name}."
         return ProviderError(text, kind="bad_request", status=status)
 

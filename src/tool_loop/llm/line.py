@@ -189,15 +189,15 @@ def _chain(error: BaseException) -> Sequence[BaseException]:
 
 
 def _not_connected(host: str, error: Exception) -> str:
-    for cause in _chain(error):
+    """Why there is no connection. Of several attempts (IPv6, IPv4) the one that tells most is told."""
+    causes = [cause for cause in _chain(error) if isinstance(cause, OSError)]
+    for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"the certificate of {host} is not trusted: {cause.verify_message or _said(cause)}"
         if isinstance(cause, ssl.SSLError):
             return f"no TLS connection to {host}: {_said(cause)}. Is it an http:// server?"
         if isinstance(cause, socket.gaierror):
             return f"there is no host {host}: {_said(cause)}. Check the base URL and the network."
-        if isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED:
-            return f"could not connect to {host} (connection refused): is the server running?"
-        if isinstance(cause, OSError) and cause.errno:
-            return f"could not connect to {host}: {_said(cause)}"
-    return f"could not connect to {host}: {_said(error)}"
+    if any(cause.errno == errno.ECONNREFUSED for cause in causes):
+        return f"could not connect to {host} (connection refused): is the server running?"
+    return f"could not connect to {host}: {_said(next((cause for cause in causes if cause.errno), error))}"

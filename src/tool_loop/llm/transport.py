@@ -132,8 +132,9 @@ class Exchange:
         """Read what may follow the last event, for a moment, so that the connection can be used again."""
         until = self._bytes + DRAIN_BYTES
         with suppress(ProviderError):
-            while self._bytes < until and await self.chunk(patience=DRAIN_SECONDS):
-                pass
+            more = True
+            while more and self._bytes < until:
+                more = bool(await self.chunk(patience=DRAIN_SECONDS))
 
 
 def _host(url: str) -> str:

@@ -61,6 +61,9 @@ class Clients:
     def _client(self, scheme: str) -> httpx2.AsyncClient:
         import httpx2
 
+        from tool_loop.scrub import guard
+
+        guard()  # at DEBUG httpx2 logs the headers of replies, and some servers send the key back in them
         if self._http is not None:
             return httpx2.AsyncClient(transport=self._http, trust_env=False)
         if scheme not in self._ssl:

@@ -350,6 +350,14 @@ def test_elsewhere_the_last_block_is_marked_and_never_the_one_before() -> None:
     assert marked == [text("c") | {"cache_control": MARK}]
 
 
+def test_a_result_that_stands_in_for_a_missing_one_is_marked_as_the_last_block() -> None:
+    request = ask(UserMessage("a"), AssistantMessage("b", (ToolCall("x", "read_file"),)))
+
+    last = body_of(request)["messages"][2]["content"][0]
+
+    assert (last["type"], last["cache_control"]) == ("tool_result", MARK)
+
+
 def test_without_a_system_prompt_the_tools_are_marked() -> None:
     body = body_of(ask(system=""))
 

@@ -15,10 +15,12 @@ import httpx2
 import pytest
 
 from tests.dialects import ALL, LIST, READ, TOOLS, Dialect, Said, ask, chunked, json_reply, sse, sse_reply
+from tool_loop import Agent, Limits, tool
 from tool_loop.errors import ProviderError
-from tool_loop.events import ModelReplied, Notice, ReasoningDelta, TextDelta, ToolCall, Usage
+from tool_loop.events import ModelReplied, Notice, ReasoningDelta, TextDelta, ToolCall, ToolReturned, Usage
 from tool_loop.messages import AssistantMessage, ToolMessage, Transcript, UserMessage, repaired
 from tool_loop.ports import Request, ToolSpec
+from tool_loop.testing.clock import run_virtual
 
 pytestmark = pytest.mark.parametrize("dialect", ALL, ids=lambda d: d.name)
 
@@ -607,3 +609,54 @@ def test_reasoning_is_shown_apart_from_the_text(dialect: Dialect) -> None:
 
     assert [s.text for s in seen if isinstance(s, ReasoningDelta)] == ["Hm."]
     assert reply.text == "Hi"
+
+
+# --- through the loop -----------------------------------------------------------------------------------
+
+
+@tool(effect="read")
+def read_file(path: str) -> str:
+    """Read a file."""
+    return f"{path}: x = 1"
+
+
+def test_a_run_asks_calls_and_answers(dialect: Dialect) -> None:
+    server = dialect.llm(*(reply_of(dialect, said, stream=True) for said in (Said("", (CALL,)), Said("x is 1."))))
+
+    result = Agent(server.llm, [read_file]).run_sync("What is x?")
+
+    assert (result.answer, result.reason) == ("x is 1.", "answered")
+    assert server.asked().turns[-1] == ("result", ("call_a", "a.py: x = 1"))
+
+
+def test_a_call_in_the_last_word_never_runs_and_is_counted(dialect: Dialect) -> None:
+    last = Said("As far as I can see: 1.", (("call_b", "read_file", '{"path": "b.py"}'),))
+    server = dialect.llm(*(reply_of(dialect, said, stream=True) for said in (Said("", (CALL,)), last)))
+
+    result = Agent(server.llm, [read_file], limits=Limits(steps=1)).run_sync("What is x?")
+
+    assert (result.answer, result.reason) == ("As far as I can see: 1.", "step limit")
+    assert [e.dropped_calls for e in result.events if isinstance(e, ModelReplied)] == [0, 1]
+    assert not any("b.py" in e.content for e in result.events if isinstance(e, ToolReturned))
+
+
+def test_an_empty_last_word_still_ends_in_an_answer(dialect: Dialect) -> None:
+    empty = [Said("")] * 3  # asked again a few times where emptiness may be an accident
+    server = dialect.llm(*(reply_of(dialect, said, stream=True) for said in (Said("", (CALL,)), *empty)))
+
+    result = run_virtual(Agent(server.llm, [read_file], limits=Limits(steps=1)).run("What is x?"))
+
+    assert "a.py: x = 1" in result.answer
+    assert result.source == "journal"
+
+
+def test_arguments_that_are_no_json_are_told_to_the_model_and_poison_nothing(dialect: Dialect) -> None:
+    broken = dialect.stream(Said("", (("call_a", "read_file", '{"path": "a.py"}'),))).replace(b'a.py\\"}', b"a.py")
+    assert broken != dialect.stream(Said("", (CALL,)))
+    server = dialect.llm(sse_reply(broken), reply_of(dialect, Said("Sorry."), stream=True))
+
+    result = Agent(server.llm, [read_file]).run_sync("What is x?")
+
+    assert result.answer == "Sorry."
+    assert "bad_json" in server.asked().turns[-1][1][1]
+    assert server.asked().turns[-2][1][1][0].arguments == "{}"

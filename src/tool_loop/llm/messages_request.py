@@ -68,7 +68,7 @@ class MessagesEncoder(Encoder["_Turns"]):
         toolset = self.toolset(tools)
         history = self.history(transcript, toolset.names)
         mark = b"" if self.caching == "off" else _MARK
-        pieces = [encoded(settings)[:-1]]
+        pieces: list[bytes | memoryview] = [encoded(settings)[:-1]]
         if self.caching == "request":
             pieces.append(mark)
         if with_tools and tools:
@@ -105,20 +105,23 @@ class _Turns(History):
         self._turn = 0
         self._blocks = 0
 
-    def marked(self, mark: bytes, *, last: bool) -> list[bytes]:
-        """The messages, closed, with the cache breakpoints they need."""
+    def marked(self, mark: bytes, *, last: bool) -> list[bytes | memoryview]:
+        """The messages, closed, with the cache breakpoints they need; to be joined before the next is added."""
         if not self._role:
             return []
-        text = bytes(self.bytes) + self.owed_bytes()
-        pieces: list[bytes] = []
+        owed = self.owed_bytes()
+        whole = memoryview(self.bytes)  # half a megabyte at 400 steps, which the joining copies anyway
+        pieces: list[bytes | memoryview] = []
         done = 0
         if mark and self._turn and self._blocks + len(self.owed) > _LOOKBACK:
-            pieces += (text[: self._turn - 1], mark, b"}")
+            pieces += (whole[: self._turn - 1], mark, b"}")
             done = self._turn
-        if mark and last and (self._role == "user" or self.owed):
-            pieces += (text[done:-1], mark, b"}")
+        if mark and last and owed:
+            pieces += (whole[done:], owed[:-1], mark, b"}")
+        elif mark and last and self._role == "user":
+            pieces += (whole[done:-1], mark, b"}")
         else:
-            pieces.append(text[done:])
+            pieces += (whole[done:], owed)
         pieces.append(b"]}")
         return pieces
 

@@ -112,6 +112,7 @@ CALLS = [
     pytest.param([call(0, "1", "read_file", '{"pa'), call(None, None, None, 'th":"a.py"}')], [("1", "read_file", A)], id="index only first"),
     pytest.param([call(0, "1", "read_file", '{"pa'), call(0, "x", None, 'th":"a.py"}')], [("1", "read_file", A)], id="a new id without a name"),
     pytest.param([call(None, "1", "read_file", '{"pa'), call(None, "x", None, 'th":"a.py"}')], [("1", "read_file", A)], id="a new id without name or index"),
+    pytest.param([call(0, None, None, '{"pa'), call(0, None, "read_file", 'th":"a.py"}')], [("", "read_file", A)], id="the name comes last"),
     pytest.param([call(0, None, "read_file", A), call(0, "1", None, None)], [("1", "read_file", A)], id="the id comes last"),
     pytest.param([call(0, 7, "read_file", A)], [("7", "read_file", A)], id="a number as id"),
     pytest.param([call(0, "  ", "read_file", A)], [("", "read_file", A)], id="a blank id is none"),
@@ -289,6 +290,14 @@ def test_what_a_provider_attached_to_a_turn_is_kept_as_it_came() -> None:
     assert json.loads(document({"content": "hi", "reasoning_details": details}).good.opaque) == {
         "reasoning_details": details
     }
+
+
+def test_streamed_reasoning_goes_back_in_one_piece() -> None:
+    made = {"tool_calls": [call(0, "1", "grep", "{}")]}
+
+    read = stream({"reasoning_content": "Need "}, {"reasoning_content": "it."}, made)
+    assert json.loads(read.good.opaque) == {"reasoning_content": "Need it."}
+    assert read.good.reasoning == "Need it."
 
 
 def test_streamed_reasoning_details_are_put_together_again() -> None:

@@ -329,6 +329,10 @@ def test_arguments_of_past_calls_are_always_a_json_object(arguments: str, sent: 
     assert calls[0]["function"]["arguments"] == sent
 
 
+def test_an_empty_turn_is_not_sent() -> None:
+    assert [m["role"] for m in body(QUESTION, AssistantMessage(""), QUESTION)["messages"]] == ["user", "user"]
+
+
 def test_half_a_character_never_leaves() -> None:
     sent = body(UserMessage("a\ud83d"), AssistantMessage("", (ToolCall("1", "look", '{"a": "\ud83d\ude00"}'),)))[
         "messages"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tool_loop.errors import ConfigurationError, ProviderError
-from tool_loop.events import ModelReplied, ReasoningDelta, Restarted, Retry, RetryWaiting, TextDelta
+from tool_loop.events import ModelReplied, Notice, ReasoningDelta, Restarted, Retry, RetryWaiting, TextDelta
 from tool_loop.llm.retry import Retrying, RetryPolicy
 from tool_loop.llm.scripted import ScriptedLLM, Turn
 from tool_loop.messages import Transcript, UserMessage
@@ -149,6 +149,17 @@ def test_viewers_are_told_so_too_when_it_gives_up() -> None:
 
     assert outcome.said == [TextDelta("Hel"), Restarted("content_filter")]
     assert outcome.error is not None
+
+
+def test_signals_that_are_no_text_pass_through() -> None:
+    class Chatty:
+        async def reply(self, request: Request, emit: Callable[[Event | Signal], None]) -> ModelReplied:
+            emit(Notice("a setting was left out"))
+            return ModelReplied("ok")
+
+    said: list[Event | Signal] = []
+    run_virtual(Retrying(Chatty()).reply(Request(Transcript("", [UserMessage("q")])), said.append))
+    assert said == [Notice("a setting was left out")]
 
 
 def test_an_attempt_that_showed_nothing_leaves_nothing_to_forget() -> None:

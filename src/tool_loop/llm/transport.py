@@ -66,7 +66,7 @@ class Transport:
         """POST the body; the response is there when the block is entered, its body is yet to be read.
 
         `deadline` is a time of the running loop's clock. Raises `ProviderError`, also while the
-        body is read, and `ConfigurationError` for a URL that is none.
+        body is read, and `ConfigurationError` for a URL or a header that cannot be sent.
         """
         import httpx2
 
@@ -139,6 +139,4 @@ class Exchange:
 
 def _host(url: str) -> str:
     """Host and port, for messages: no user, no password, no path."""
-    with suppress(ValueError):
-        return urlsplit(url).netloc.rpartition("@")[2] or url
-    return url
+    return urlsplit(url).netloc.rpartition("@")[2] or url

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ from tool_loop import (
     ToolError,
     Usage,
     UsageError,
+    semconv,
     tool,
 )
 from tool_loop.errors import ConfigurationError
@@ -500,6 +502,7 @@ def test_without_the_extra_it_says_what_to_install_and_nothing_else_needs_it() -
 import sys
 sys.modules["opentelemetry"] = None
 from tool_loop import Agent, ScriptedLLM
+from tool_loop import semconv
 from tool_loop.errors import ConfigurationError
 agent = Agent(ScriptedLLM("done"))
 assert agent.run_sync("q").answer == "done"
@@ -526,3 +529,14 @@ def test_importing_it_does_not_load_opentelemetry() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_the_document_lists_every_name_and_no_other() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "traces-and-logs.md").read_text()
+    table = {value for name, value in vars(semconv).items() if name.isupper() and isinstance(value, str)}
+    ours = {name for name in table if "." in name and name != semconv.VERSION}
+    told = set(re.findall(r"`((?:gen_ai|tool_loop|error|server|http)\.[\w.]+\*?)`", text))
+
+    assert ours - told == set()
+    assert told - ours - set(semconv.TOKEN_COUNTERS.values()) == {"gen_ai.usage.*", "tool_loop.logs"}
+    assert f"version {semconv.VERSION}" in text

@@ -186,7 +186,7 @@ def _alike(pairs: Sequence[_Pair], scales: tuple[Axis, Axis]) -> str:
     if not pairs:
         return ""
     steps = sum(isinstance(one, StepRow) for one, _ in pairs)
-    said = f"Both begin with the same {many(steps, 'step')}" if steps else "Both begin alike"
+    said = f"Both begin with the same {'step' if steps == 1 else many(steps, 'step')}" if steps else "Both begin alike"
     rows = "".join(_pair(pair, scales) for pair in pairs)
     return f"<details class=in><summary>{said}</summary>{rows}</details>"
 

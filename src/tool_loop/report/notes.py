@@ -110,7 +110,7 @@ def _requests(item: NoteRow, event: ApprovalRequested) -> str:
 
 
 def _forgot(item: NoteRow) -> str:
-    parts = [f"steps {item.steps[0]} to {item.steps[1]} became a summary"] if item.steps else []
+    parts = [f"{_steps(item.steps)} became a summary"] if item.steps else []
     parts += (
         [f"{many(len(item.about), 'result')} became {'a stub' if len(item.about) == 1 else 'stubs'}"]
         if item.about
@@ -119,10 +119,14 @@ def _forgot(item: NoteRow) -> str:
     return "; ".join(parts) or "nothing could be shortened"
 
 
+def _steps(steps: tuple[int, int]) -> str:
+    return f"step {steps[0]}" if steps[0] == steps[1] else f"steps {steps[0]} to {steps[1]}"
+
+
 def _compaction(item: NoteRow, event: Compacted) -> str:
     parts = ["<p>What the model no longer sees from here on. The journal keeps everything."]
     if event.summary:
-        steps = f", in place of steps {item.steps[0]} to {item.steps[1]} (dashed)" if item.steps else ""
+        steps = f", in place of {_steps(item.steps)} (dashed)" if item.steps else ""
         parts.append(titled(f"The summary it sees{steps}", block(event.summary)))
     if item.about:
         links = "".join(

@@ -273,6 +273,18 @@ def test_a_cancel_while_a_call_in_doubt_is_asked_about_never_says_that_it_did_no
     assert [r.error for r in of(ToolReturned, log.state.events)] == ["outcome_unknown"]
 
 
+def test_a_denial_is_not_used_up_by_an_intent() -> None:
+    """Found by the simulation, seed 7782: after a crash the denied call was in doubt again, and ran."""
+    till, log = Till(), log_of()
+
+    async def deny(shown: Pending) -> ApprovalDecided:
+        return ApprovalDecided(shown.call.id, False)
+
+    drive(log, ScriptedLLM(calls(("p", "pay", '{"amount": 5}')), "done"), till.tools, reviewer=deny)
+
+    assert of(IntentRecorded, log.state.events) == []
+
+
 # --- in doubt: started, and the process died before the outcome was recorded ------------------------
 
 SHIP = calls(("s1", "ship", '{"to": "a"}'), ("s2", "ship", '{"to": "bb"}'), ("l", "look"))

@@ -63,6 +63,7 @@ LOOK = ToolCall("1", "look", "{}")
 PAY = ToolCall("2", "pay", "{}")
 ASKED_LOOK = (QUESTION, calls(("1", "look")))
 DONE_LOOK = (*ASKED_LOOK, ToolReturned("1", "saw"))
+THRICE = (*DONE_LOOK, calls(("2", "look")), ToolReturned("2", "saw", repeat=2), calls(("3", "look")))
 ASKED_PAY = (QUESTION, calls(("2", "pay")))
 WAITING = (*ASKED_PAY, ApprovalRequested((ApprovalRequest("2", "f"),)))
 IN_PROSE = ModelReplied("<tool_call>look", call_in_text=True)
@@ -93,7 +94,7 @@ IN_PROSE = ModelReplied("<tool_call>look", call_in_text=True)
         ),
         pytest.param(DONE_LOOK, {"tool_calls": 1}, Stop("tool call limit"), id="tool calls used up"),
         pytest.param(
-            (*ASKED_LOOK, ToolReturned("1", "x", repeat=3)), {}, Stop("repeated call"), id="a third identical call"
+            (*THRICE, ToolReturned("3", "saw", repeat=3)), {}, Stop("repeated call"), id="a third identical call"
         ),
         pytest.param((*ASKED_LOOK, ToolReturned("1", "x", repeat=2)), {}, Ask(), id="a second identical call"),
         pytest.param(

@@ -108,7 +108,7 @@ def reached(state: State, limits: Limits, elapsed: float) -> str | None:
     one_step = min(0.5, 1 / state.steps) if state.steps else 0.0
     for limit, most, used in (
         ("step limit", limits.steps, state.steps),
-        ("repeated call", limits.repeats, state.latest.repeat if state.latest else 0),
+        ("repeated call", limits.repeats, state.stalled),
         ("token budget", limits.tokens and limits.tokens * (1 - last_word), state.spent),
         ("money budget", limits.usd and limits.usd * (1 - one_step), state.cost),
         ("tool call limit", limits.tool_calls, state.tool_calls),
@@ -146,9 +146,9 @@ class Attempt:
         which `State` works out which calls that attempt may have run.
         """
         state = self.log.state
-        if not state.ended and not isinstance(state.events[-1], events.RunStarted | events.RunContinued):
-            await self.record(events.RunResumed())
         try:
+            if not state.ended and not isinstance(state.events[-1], events.RunStarted | events.RunContinued):
+                await self.record(events.RunResumed())
             while True:
                 match next_move(state, self.tools, self.limits, self.now() - self.began):
                     case Ask(may_call):
@@ -234,7 +234,7 @@ class Attempt:
         cancelled no tool outlives it.
         """
         state = self.log.state
-        run = [c for c in calls if not state.cut and (c.id not in state.doubtful or c.id in state.decisions)]
+        run = [c for c in calls if state.may_start(c)]
         once = [c.id for c in run if self.alone(c)]
         approved = [c.id for c in run if c.id in state.decisions]
         if once or approved:

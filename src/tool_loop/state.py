@@ -47,8 +47,9 @@ class State:
     """
 
     __slots__ = (
-        "_base_chars", "_base_tokens", "_digests", "_news", "_ratio", "_seen", "answer", "compacted", "cost", "cut",
-        "decisions", "doubtful", "ended", "estimated", "events", "first", "ids", "intents", "interrupted", "latest", "pending",
+        "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
+        "compacted", "cost", "cut",
+        "decisions", "doubtful", "ended", "estimated", "events", "first", "ids", "intents", "interrupted", "pending",
         "question", "reminded", "requested", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count",
         "transcript", "unpriced", "untrusted",
     )  # fmt: skip
@@ -82,14 +83,15 @@ class State:
         self.tool_count: Counter[str] = Counter()
         self.answer: ModelReplied | None = None
         self.cut = False
-        self.latest: ToolReturned | None = None
         self.reminded = 0
         self.compacted = False
         self.stopping: LimitReached | None = None
         self.ended: RunEnded | None = None
-        self._seen: dict[bytes, tuple[int, int, int]] = {}
+        self._seen: dict[bytes, tuple[int, int]] = {}
         self._digests: dict[str, bytes] = {}  # computed when a result was looked up, used when it is recorded
-        self._news = 0
+        self._news = 0  # the last step before this one that brought something new
+        self._learnt = False
+        self._most_repeated = 0
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> State:
@@ -133,6 +135,9 @@ class State:
             self.transcript.apply(event)
 
     def _replied(self, reply: ModelReplied) -> None:
+        if self._learnt:
+            self._news = self.steps
+        self._learnt, self._most_repeated = False, 0
         self.steps += 1
         self.interrupted = None
         self.compacted = False
@@ -174,16 +179,15 @@ class State:
     def _returned(self, result: ToolReturned) -> None:
         call = self.pending.pop(result.call_id)
         self.doubtful.discard(call.id)
-        self.latest = result
         self.untrusted |= result.untrusted
         if result.error not in ("cancelled", "denied", "cut_off", "limit_reached"):
             self.tool_calls += 1
             self.tool_count[call.name] += 1
         if result.repeat:
             key = self._digests.pop(call.id, None) or _digest(call, result)
-            if key not in self._seen:
-                self._news += 1
-            self._seen[key] = (result.repeat, self._news, self.steps)
+            self._learnt |= key not in self._seen
+            self._seen[key] = (result.repeat, self.steps)
+            self._most_repeated = max(self._most_repeated, result.repeat)
 
     def repeat(self, call: ToolCall, result: ToolReturned) -> int:
         """Which time this call has this result, counted from the last time the run learnt something new.
@@ -193,11 +197,16 @@ class State:
         is read again for a reason, so it is never more than a second time. And what one reply asks
         for twice was asked at once, so it counts once.
         """
-        self._digests[call.id] = _digest(call, result)
-        count, news, step = self._seen.get(self._digests[call.id], (0, 0, 0))
+        key = self._digests[call.id] = _digest(call, result)
+        count, step = self._seen.get(key, (0, 0))
         if count and step == self.steps:
             return count
-        return min(count + 1, 2) if news != self._news else count + 1
+        return min(count + 1, 2) if step < self._news else count + 1
+
+    @property
+    def stalled(self) -> int:
+        """How often the latest reply's calls brought what they had brought before; 0 if one brought news."""
+        return 0 if self._learnt else self._most_repeated
 
     def _decided(self, decision: ApprovalDecided) -> None:
         # The first decision about a call wins; the journal refuses a second one, and so do we.
@@ -211,6 +220,14 @@ class State:
     def decision(self, call: ToolCall) -> ApprovalDecided | None:
         """What was decided about this call: exactly, or about its tool for the whole run. Exact wins."""
         return self.decisions.get(call.id) or (self.standing.get(call.name) if call.id not in self.doubtful else None)
+
+    def may_start(self, call: ToolCall) -> bool:
+        """Whether running it would start it: it was not cut off, not denied, and is not first to be looked into.
+
+        A denial must not be used up by an intent, or a crash after it would leave the call in doubt.
+        """
+        decision = self.decision(call)
+        return not self.cut and (decision.allowed if decision else call.id not in self.doubtful)
 
     def _resumed(self) -> None:
         for intent in self.intents:

@@ -157,7 +157,13 @@ class _Check:
             elif call.id not in self.intents and call.id not in self.in_doubt:
                 self.broken("I7", f"{call.name} ran without an intent on record")
         probed = call.id in self.in_doubt and call.name in self.probed
-        if ran and not probed and call.id in self.gated and call.id not in self.allowed and call.name not in self.standing:
+        if (
+            ran
+            and not probed
+            and call.id in self.gated
+            and call.id not in self.allowed
+            and call.name not in self.standing
+        ):
             self.broken("I10", f"{call.name} ran without being allowed")
         if result.repeat and result.repeat != self.state.repeat(call, result):
             self.broken("I30", f"repeat is {result.repeat}, and should be {self.state.repeat(call, result)}")
@@ -174,7 +180,8 @@ class _Check:
             self.intents.add(call_id)
             self.in_doubt.discard(call_id)
         for call_id in intent.approved:
-            if call_id not in self.state.decisions:
+            decision = self.state.decisions.get(call_id)
+            if decision is None or not decision.allowed:
                 self.broken("I11", f"an approval of {call_id!r} was used up, and there is none")
 
     def _asked(self, question: ApprovalRequested) -> None:

@@ -68,8 +68,8 @@ class _Process:
     def run(self) -> str:
         """The outcome in a word."""
         world, loop = self.world, VirtualLoop()
-        world.dead = False
-        first = len(world.faults)
+        world.dead, world.victim = False, None
+        first, replies, received = len(world.faults), _replies(world), world.received
         asyncio.set_event_loop(None)
         task = loop.create_task(self.live())
         task.add_done_callback(lambda _: loop.stop())
@@ -79,16 +79,25 @@ class _Process:
         finally:
             world.past += loop.time()
             _bury(loop)
-        for fault in world.faults[first:]:
+        faults = world.faults[first:]
+        for fault in faults:
             world.coverage[fault, outcome] += 1
+        if not world.dead and not {"write error", "taken over"} & set(faults):
+            if _replies(world) - replies != world.received - received:
+                world.complain("I14", "a reply was received, and is not on record")
+            if outcome == "cancelled" and (left := State.of(world.events()).pending):
+                world.complain("I22", f"the calls {list(left)} have no result after a cancel")
         return outcome
 
     async def live(self) -> str:
         world = self.world
         mine = asyncio.ensure_future(self.drive())
         if world.strikes("cancelled", 2.0):
-            await asyncio.sleep(world.random.random() * 3)
-            mine.cancel()
+            if world.random.random() < 0.5:
+                world.victim, world.tripwire = mine, world.random.randrange(1, 15)
+            else:
+                await asyncio.sleep(world.random.random() * 3)
+                mine.cancel()
         elif world.strikes("taken over", 1.0):
             # Another process believes that this one is dead, and it is not.
             await asyncio.sleep(world.random.random() * 3)
@@ -133,6 +142,7 @@ class _Process:
 
 def _bury(loop: VirtualLoop) -> None:
     """What a killed process leaves: nothing. Its coroutines are closed without being run on."""
+    loop.set_exception_handler(lambda *_: None)  # nobody is left to whom an error could be told
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  it was killed on purpose
         with suppress(RuntimeError):  # a task group would like to wait for its children
@@ -173,6 +183,10 @@ def simulate(seed: int, *, fencing: bool = True) -> Story:
     return Story(seed, world.broken, world.story, world.disk, world.coverage)
 
 
+def _replies(world: World) -> int:
+    return sum(isinstance(event, ModelReplied) for event in world.events())
+
+
 def _ended(world: World) -> bool:
     events = world.events()
     return bool(events) and isinstance(events[-1], RunEnded)
@@ -202,7 +216,9 @@ def _share(seeds: Iterable[int]) -> tuple[list[Story], Counter[tuple[str, str]],
         if story.broken:
             failed.append(story)
         if seed % 100 == 0 and simulate(seed).digest != story.digest:
-            failed.append(Story(seed, [Broken("I30", -1, "the simulation", "two runs of the seed differ")], [], [], Counter()))
+            failed.append(
+                Story(seed, [Broken("I30", -1, "the simulation", "two runs of the seed differ")], [], [], Counter())
+            )
     return failed, coverage, count
 
 
@@ -228,7 +244,7 @@ def main(argv: list[str] | None = None) -> int:
     count = sum(n for _, _, n in results)
     print(_report(coverage))
     print(f"{count} seeds in {took:.1f} s, {count / took:.0f} a second; {len(coverage)} pairs of fault and recovery")
-    for story in failed[:5]:
+    for story in failed[:20]:
         print(f"seed {story.seed}:", *story.broken[:3], sep="\n  ")
     print(f"{count - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0

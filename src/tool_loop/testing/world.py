@@ -48,7 +48,6 @@ class World:
     done: Counter[str] = field(default_factory=Counter)
     reruns: Counter[str] = field(default_factory=Counter)
     received: int = 0
-    lost: int = 0
     bodies: dict[str, tuple[object, ...]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     broken: list[Broken] = field(default_factory=list)
@@ -58,6 +57,8 @@ class World:
     calm: bool = False
     dead: bool = False
     bounded: bool = False
+    tripwire: int = 0
+    victim: asyncio.Task[Any] | None = None
     past: float = 0.0
 
     def __post_init__(self) -> None:
@@ -91,6 +92,18 @@ class World:
         asyncio.get_running_loop().stop()
         await asyncio.get_running_loop().create_future()
 
+    async def alive(self) -> None:
+        """Nothing more from here when the process is dead: the event loop still finishes its turn."""
+        if self.dead:
+            await asyncio.get_running_loop().create_future()
+
+    def trip(self) -> None:
+        """Cancel the run just as it writes, when that is what is to happen: the moments that matter."""
+        self.tripwire -= 1
+        if self.tripwire == 0 and self.victim is not None:
+            self.victim.cancel()
+            self.victim = None
+
     def complain(self, rule: str, why: str) -> None:
         self.broken.append(Broken(rule, -1, "the simulation", why))
 
@@ -120,31 +133,26 @@ class SimLog:
 
     async def append(self, event: Event) -> None:
         world = self.world
+        world.trip()
         await world.pause(0.05)
+        await world.alive()
         if world.fencing and self.fence != world.fence:
             raise Fenced("another process took the run over")
         for line in world.disk[len(self.state.events) :]:
             self.state.apply(decode(line))  # a decision that was made elsewhere meanwhile
         if world.strikes("write error", 0.3):
-            if isinstance(event, ModelReplied):
-                world.lost += 1
             raise JournalError("disk full")
         line = encode(event)
         if world.strikes("crash before a write", 0.5):
-            await self._die(event, "before a write")
+            await world.die("before a write")
         if world.strikes("torn write", 0.3):
             world.disk.append(line[: world.random.randrange(len(line))])
-            await self._die(event, "in the middle of a write")
+            await world.die("in the middle of a write")
         world.disk.append(line)
         if world.strikes("crash after a write", 0.5):
             await world.die("after a write")
         self.state.apply(event)
         world.tell(f"  on record: {line[:140]}")
-
-    async def _die(self, event: Event, why: str) -> None:
-        if isinstance(event, ModelReplied):
-            self.world.lost += 1
-        await self.world.die(why)
 
 
 class SimJournal:
@@ -185,7 +193,9 @@ class SimModel:
             await world.pause()
         if world.strikes("provider", 3.0):
             self._fail(request)
-        reply = self._summary() if request.transcript.messages[-1] == UserMessage(SUMMARISE) else self._say(request)
+        if request.transcript.messages[-1] == UserMessage(SUMMARISE):
+            return self._summary()
+        reply = self._say(request)
         world.received += 1
         world.tell(f"  model: {reply.text[:40]!r} {[(c.id, c.name, c.arguments[:20]) for c in reply.calls]}")
         return reply
@@ -207,7 +217,9 @@ class SimModel:
         self.world.faults[-1] = f"provider: {kind}"
         wait = draw.choice((None, None, 0.5, 3.0, 3600.0)) if kind == "rate_limit" else None
         window = request.transcript.chars // 4 if kind == "context_length" else None
-        raise ProviderError(f"{kind} by chance", kind=kind, retry_after=wait, window=window, tokens=draw.choice((0, 0, 50)))
+        raise ProviderError(
+            f"{kind} by chance", kind=kind, retry_after=wait, window=window, tokens=draw.choice((0, 0, 50))
+        )
 
     def _summary(self) -> ModelReplied:
         if self.world.strikes("no summary", 3.0):
@@ -310,6 +322,7 @@ class Stage:
     async def _effect(self, word: str, n: int, context: ToolContext) -> str:
         """Something that must happen once: the world remembers how often it really did."""
         await self._work()
+        await self.world.alive()
         self.world.done[context.idempotency_key] += 1
         self.world.tell(f"  effect: {word} {n} ({context.idempotency_key})")
         await self.world.pause()
@@ -335,7 +348,12 @@ class SimPerson:
         edited = '{"n": 3}' if said["allow"] and draw.random() < 0.2 else None
         standing = draw.random() < 0.1 and shown.why == "policy"
         return ApprovalDecided(
-            draw.choice((shown.call.id, "another")), said["allow"], "sim", said["note"], arguments=edited, standing=standing
+            draw.choice((shown.call.id, "another")),
+            said["allow"],
+            "sim",
+            said["note"],
+            arguments=edited,
+            standing=standing,
         )
 
     def decide(self, shown: Pending) -> dict[str, Any]:

@@ -698,7 +698,7 @@ CHUNKS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(CHUNKS)
 def test_any_chunks_give_a_reply_or_a_typed_error(chunks: list[Any]) -> None:
     read = assembled(b"".join(map(event, chunks)) + DONE)
@@ -709,7 +709,7 @@ def test_any_chunks_give_a_reply_or_a_typed_error(chunks: list[Any]) -> None:
         json.dumps([read.text, read.opaque, read.reasoning]).encode()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(VALUES)
 def test_any_document_gives_a_reply_or_a_typed_error(body: Any) -> None:
     reply = ChatReply(Failures("x", "m"), "chat:x", Names(NAMES))
@@ -721,7 +721,7 @@ def test_any_document_gives_a_reply_or_a_typed_error(body: Any) -> None:
     assert made.text or made.calls or made.stop not in ("stop", "tool_calls")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), max_size=6))
 def test_mutated_bytes_of_a_good_stream_give_a_reply_or_a_typed_error(changes: list[tuple[int, int]]) -> None:
     body = bytearray(

@@ -65,6 +65,12 @@ CONTEXT = [
     (422, says("Input validation error: `inputs` must have less than 4096 tokens. Given: 5000"), 4096),
     (400, says("'max_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 100 input tokens"), 4096),
     (400, says("The prompt is too long. Reduce the length of the prompt."), None),
+    (400, {"message": "Please reduce the length of the messages or completion. Current length is 10000 while limit is 8192", "code": "context_length_exceeded"}, 8192),
+    (400, says("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that `max_model_len` is no smaller."), 4096),
+    (400, {"error": "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens."}, 4096),
+    (400, says("Prompt exceeds max length", code="1261"), None),
+    (400, says("litellm.ContextWindowExceededError: litellm.BadRequestError: the input was refused", code="400"), None),
+    (400, says("too many tokens: total number of tokens in the prompt cannot exceed 4081"), None),
 ]  # fmt: skip
 
 
@@ -95,6 +101,9 @@ KINDS = [
     (400, says("x is not a valid model ID", code=400), "not_found"),
     (404, says("No endpoints found that support tool use.", code=404), "not_found"),
     (410, "", "not_found"),
+    (400, says("The model `x` has been decommissioned and is no longer supported.", code="model_decommissioned"), "not_found"),
+    (400, {"errors": [{"message": "No such model @cf/x or task", "code": 5007}], "success": False}, "not_found"),
+    (404, {"error_code": "ENDPOINT_NOT_FOUND", "message": "The endpoint does not exist"}, "not_found"),
     # quota
     (429, says("You exceeded your current quota, please check your plan and billing details.", code="insufficient_quota"), "quota"),
     (402, says("Insufficient Balance", code="invalid_request_error"), "quota"),
@@ -104,6 +113,10 @@ KINDS = [
     (403, says("Insufficient account balance", code="insufficient_balance"), "quota"),
     (400, says("Access denied, please make sure your account is in good standing.", code="Arrearage"), "quota"),
     (429, says("You have reached your monthly spending limit.", code="billing_hard_limit_reached"), "quota"),
+    (400, says("Budget has been exceeded! Current cost: 1.2, Max budget: 1.0", type="budget_exceeded", code="400"), "quota"),
+    (403, {"code": "x", "error": "Your team has either used all available credits or reached its monthly spending limit."}, "quota"),
+    (429, says("Insufficient balance or no resource package. Please recharge.", code="1113"), "quota"),
+    (429, says("Your account is suspended", type="exceeded_current_quota_error"), "quota"),
     # content filter
     (400, says("The response was filtered due to the prompt triggering the content management policy.", code="content_filter"), "content_filter"),
     (403, says("Your input was flagged", code=403, metadata={"reasons": ["violence"]}), "content_filter"),
@@ -138,6 +151,7 @@ KINDS = [
     # the rest
     (400, says("Invalid value for 'messages'"), "bad_request"),
     (400, "", "bad_request"),
+    (400, says("messages.0.content.1.image: the input image exceeds 5 MB maximum"), "bad_request"),
     (405, "", "bad_request"),
     (422, {"detail": [{"loc": ["body", "x"], "msg": "field required"}]}, "bad_request"),
     (400, {"error": "llama3:latest does not support tools"}, "bad_request"),

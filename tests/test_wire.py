@@ -23,6 +23,7 @@ from tests.wire_server import WireServer, served
 from tool_loop.errors import ProviderError, ToolLoopError
 from tool_loop.events import ModelReplied, TextDelta, ToolCall
 from tool_loop.llm.retry import Retrying, RetryPolicy
+from tool_loop.llm.transport import Timeouts
 from tool_loop.messages import AssistantMessage, ToolMessage, Transcript, UserMessage, repaired
 from tool_loop.ports import Request, ToolSpec
 from tool_loop.registry import Tool, ToolRegistry
@@ -103,7 +104,7 @@ class Seen:
 def llm_of(case: dict[str, Any], url: str) -> LLM:
     module, name, path = DIALECTS[case["api"]]
     make = getattr(importlib.import_module(module), name)
-    settings: dict[str, Any] = {"stream": bool(case.get("stream"))}
+    settings: dict[str, Any] = {"stream": bool(case.get("stream")), "timeouts": Timeouts(idle=5)}
     sent = case.get("request") or {}
     for name in ("max_tokens", "max_completion_tokens"):
         if case["api"] == "chat" and name in sent:
@@ -150,7 +151,7 @@ def specs(tools: list[dict[str, Any]]) -> Iterator[ToolSpec]:
 async def exchange(case: dict[str, Any]) -> Seen:
     several = "responses" in case
     replies = (
-        [served(r, case.get("wire")) for r in case["responses"] if r]
+        [served(r, r.get("wire") or case.get("wire")) for r in case["responses"] if r]
         if several
         else [served(case["response"], case.get("wire"))]
     )
@@ -242,7 +243,7 @@ def error_faults(error: ProviderError, seen: Seen, one: dict[str, Any]) -> list[
         faults.append(f"retryable {error.retryable}")
     if one.get("status") and error.status != one["status"]:
         faults.append(f"status {error.status}")
-    if one.get("message_contains", "") not in str(error):
+    if " ".join(one.get("message_contains", "").split()) not in " ".join(str(error).split()):
         faults.append(f"message {error}")
     if "retry_after_s" in one and not within(error.retry_after or 0.0, one["retry_after_s"]):
         faults.append(f"retry_after {error.retry_after}")
@@ -393,7 +394,9 @@ def transcript_of(history: list[dict[str, Any]], origin: str) -> Transcript:
             if at is not None:
                 call = owed.pop(at)[1]
                 call_id, name = call.id, call.name
-            messages.append(ToolMessage(call_id, name, "null" if content is None else text))
+            messages.append(
+                ToolMessage(call_id, name, text if isinstance(content, str | list) else json.dumps(content))
+            )
     return Transcript(system, messages)
 
 

@@ -41,7 +41,8 @@ _ROWS: Final = (
         r"context[ _-]?(?:length|window|size|limit)[^.]{0,80}(?:exceed|too|overflow|(?:larg|long|great)er|reach|full)",
         r"(?:exceed|(?:larg|long|great)er than|over|beyond|too (?:long|large|big) for|out of)[^.]{0,80}\bcontext\b",
         r"(?:maximum|max|model'?s?) context (?:length|window|size)",
-        r"maximum prompt length|\bn_ctx\b",
+        r"maximum prompt length|\bn_ctx\b|context[^.]{0,40}overflow|max(?:imum)?[ _]model[ _]len",
+        r"\b(?:prompt|input)\b(?![^.]{0,40}\b(?:image|file|audio))[^.]{0,40}\bexceed",
         r"\b(?:prompt|input|inputs|messages|conversation)\b[^.]{0,30}(?: is| are| was)? ?too (?:long|large|big)",
         r"(?:input|prompt)[ _]?(?:token|length|size)[^.]{0,60}(?:exceed|too |(?:larg|long|great)er|(?:must|should) be)",
         r"(?:exceed|(?:more|larger) than)[^.]{0,60}(?:token limit|(?:input|prompt) tokens|tokens allowed)",
@@ -55,8 +56,8 @@ _ROWS: Final = (
         "quota",
         "insufficientquota quotaexceeded billingnotactive billinghardlimitreached insufficientbalance "
         "insufficientcredits insufficientfunds paymentrequired exceededcurrentquotaerror billingerror arrearage "
-        "creditbalancetoolow insufficientuserquota accountoverdue",
-        r"exceeded your (?:current |monthly |assigned )?quota",
+        "creditbalancetoolow insufficientuserquota accountoverdue budgetexceeded",
+        r"exceeded your (?:current |monthly |assigned )?quota|budget has been exceeded|exceeded (?:your |the )?budget",
         r"insufficient (?:account )?(?:quota|balance|credit|fund)|credit balance|payment (?:is )?required",
         r"(?:more|enough|no|out of|insufficient|remaining|add) credits?\b",
         r"(?:spend(?:ing)?|billing|(?:monthly|weekly) usage) (?:hard )?limit|account (?:is )?(?:overdue|in arrears)",
@@ -89,10 +90,10 @@ _ROWS: Final = (
     _row(
         "not_found",
         "modelnotfound deploymentnotfound notfounderror notfound modelnotavailable modelnotexist "
-        "modelnotsupported resourcenotfound unknownmodel invalidmodel unknownurl",
+        "modelnotsupported resourcenotfound unknownmodel invalidmodel unknownurl modeldecommissioned modeldeprecated",
         r"model\b[^.]{0,120}(?:does(?: not|n't) exist|not (?:found|exist|available)|was not found)",
         r"(?:no such|unknown|invalid|unrecognized|not a valid) model|no endpoints found",
-        r"deployment[^.]{0,60}does not exist",
+        r"deployment[^.]{0,60}does not exist|model\b[^.]{0,80}(?:decommissioned|no longer (?:supported|available))",
     ),
     _row(
         "overloaded",
@@ -222,6 +223,7 @@ _WINDOWS: Final = tuple(
         rf"limit:? {_SIZE}, requested",
         rf"\[\d+, ?{_SIZE}\]",
         rf"less than {_SIZE}\b",
+        rf"(?:limit is|model length of) {_SIZE}\b",
         rf"<=? ?{_SIZE}\b",
     )
 )

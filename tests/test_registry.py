@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +55,14 @@ def async_raiser(error: BaseException) -> Any:
         raise error
 
     return fail
+
+
+def python(code: str) -> str:
+    """What a fresh process prints, errors included."""
+    env = os.environ | {"PYTHONPATH": SRC}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=env)
+    return done.stdout + done.stderr
 
 
 # --- the plain case -------------------------------------------------------------------------------
@@ -268,6 +275,23 @@ def test_a_schema_that_turns_out_broken_is_a_crash_and_is_logged(caplog):
     assert "tool 'hand': the schema of its parameters is not valid" in caplog.text
 
 
+def test_a_schema_that_turns_out_broken_is_found_before_the_first_request():
+    registry = ToolRegistry([hand(lambda a: a, properties={"a": {"type": "string", "pattern": "("}})])
+
+    with pytest.raises(UsageError, match="tool 'hand': the schema of its parameters is not valid"):
+        registry.specs()
+
+
+def test_the_tools_of_the_package_are_shown_without_loading_a_validator():
+    code = (
+        "import sys; from tool_loop import ToolRegistry, calculator, workspace_tools\n"
+        "ToolRegistry([calculator, *workspace_tools('.')]).specs()\n"
+        "print([m for m in ('pydantic', 'jsonschema_rs', 'httpx2') if m in sys.modules])"
+    )
+
+    assert python(code) == "[]\n"
+
+
 # --- what goes wrong while it runs ----------------------------------------------------------------
 
 
@@ -338,16 +362,8 @@ def test_a_crash_is_not_printed_by_a_program_that_configures_no_logging():
         "r = ToolRegistry([Tool('t', 'd', {'type': 'object'}, lambda: 1 / 0)])\n"
         "print(asyncio.run(r.run(ToolCall('c', 't'))).error)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-        env=os.environ | {"PYTHONPATH": SRC},
-    )
 
-    assert (done.stdout, done.stderr) == ("tool_crashed\n", "")
+    assert python(code) == "tool_crashed\n"
 
 
 def test_a_validator_that_crashes_is_a_crash():
@@ -533,15 +549,15 @@ def test_a_thread_that_hangs_is_left_behind_and_the_result_says_so():
     assert result.seconds == 2
 
 
-def test_eight_plain_calls_take_the_time_of_one():
-    registry = ToolRegistry([hand(lambda: time.sleep(0.05))])
+def test_plain_calls_run_at_the_same_time():
+    together = threading.Barrier(8, timeout=20)  # nobody passes before all have arrived
+    registry = ToolRegistry([hand(together.wait)])
 
-    async def main() -> float:
-        started = time.perf_counter()
-        await asyncio.gather(*(registry.run(ToolCall(str(i), "hand")) for i in range(8)))
-        return time.perf_counter() - started
+    async def main() -> list[str]:
+        results = await asyncio.gather(*(registry.run(ToolCall(str(i), "hand")) for i in range(8)))
+        return sorted(result.content for result in results)
 
-    assert min(asyncio.run(main()) for _ in range(3)) < 0.1
+    assert asyncio.run(main()) == list("01234567")
 
 
 # --- cancellation ---------------------------------------------------------------------------------
@@ -834,16 +850,8 @@ def test_importing_and_decorating_load_nothing_heavy():
         "r.ToolRegistry([f, r.Tool('t', 'd', {'type': 'object'}, print)])\n"
         "print([m for m in ('pydantic', 'jsonschema_rs', 'httpx2') if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-        env=os.environ | {"PYTHONPATH": SRC},
-    )
 
-    assert done.stdout == "[]\n"
+    assert python(code) == "[]\n"
 
 
 def test_a_call_of_a_hand_written_async_tool_passes_through_two_of_our_files():

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypedDict
 
@@ -921,3 +923,44 @@ def test_the_context_is_no_field():
         "'note' is both a field and the ToolContext",
         lambda: Tool("a", "d", field() | {"properties": {"note": {}}}, func),
     )
+
+
+# --- any schema, any call ------------------------------------------------------------------------
+
+fields = st.sampled_from(["a", "b", "c"])
+scalars = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from([0.5, 1.0, "x", "1", "[1]"])
+sent = st.recursive(scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(fields, v, max_size=3), max_leaves=6)
+kinds = st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object"])
+leaves = (
+    st.fixed_dictionaries({"type": kinds | st.lists(kinds, min_size=1, max_size=2, unique=True)})
+    | st.fixed_dictionaries({"enum": st.lists(scalars, min_size=1, max_size=3)})
+    | st.fixed_dictionaries({"const": scalars})
+    | st.sampled_from([True, False, {}, {"$ref": "#"}, {"$ref": "#/$defs/D"}])
+)
+
+
+def larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    some = st.lists(inner, min_size=1, max_size=3)
+    words = {"anyOf": some, "oneOf": some, "allOf": some, "not": inner, "if": inner, "then": inner, "items": inner}
+    words |= {
+        "properties": st.dictionaries(fields, inner, max_size=3),
+        "required": st.lists(fields, max_size=2, unique=True),
+    }
+    words |= {"prefixItems": some, "additionalProperties": inner, "minProperties": st.integers(0, 2)}
+    return st.fixed_dictionaries({}, optional=words)
+
+
+schemas = st.recursive(leaves, larger, max_leaves=10)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(fields, schemas, max_size=3), schemas, st.dictionaries(fields, sent, max_size=3))
+def test_any_call_of_any_schema_is_let_through_or_told_what_is_wrong(properties, definition, value):
+    made = hand({"type": "object", "properties": properties, "$defs": {"D": definition}})
+    refused = ToolRegistry([made]).refuse(ToolCall("c", "hand", json.dumps(value)))
+
+    if refused is not None:
+        content = json.loads(refused.content)
+        assert refused.error == "invalid_arguments"
+        assert content["fields"]
+        assert "the call is not valid" not in content["message"]

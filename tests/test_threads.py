@@ -64,14 +64,13 @@ def test_a_function_sees_the_context_of_its_caller_and_changes_only_a_copy():
     assert asyncio.run(main()) == ("mine", "mine")
 
 
-def test_eight_calls_take_the_time_of_one():
-    async def main() -> float:
-        started = time.perf_counter()
-        await asyncio.gather(*(run_in_thread(lambda: time.sleep(0.05)) for _ in range(8)))
-        return time.perf_counter() - started
+def test_twenty_calls_run_at_the_same_time():
+    together = threading.Barrier(20, timeout=20)  # nobody passes before all have arrived
 
-    # The bound of the benchmark is 60 ms; here other tests run on the same two cores.
-    assert min(asyncio.run(main()) for _ in range(3)) < 0.1
+    async def main() -> set[int]:
+        return set(await asyncio.gather(*(run_in_thread(together.wait) for _ in range(20))))
+
+    assert asyncio.run(main()) == set(range(20))
 
 
 def test_idle_threads_are_used_again():
@@ -165,7 +164,12 @@ def test_a_hung_thread_does_not_keep_the_process_from_ending():
     )
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=20, env=os.environ | {"PYTHONPATH": SRC}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        env=os.environ | {"PYTHONPATH": SRC},
     )
 
     assert (done.stdout, done.stderr, done.returncode) == ("over\n", "", 0)
@@ -187,6 +191,7 @@ def test_the_child_of_a_fork_starts_threads_of_its_own():
         capture_output=True,
         text=True,
         timeout=20,
+        check=False,
         env=os.environ | {"PYTHONPATH": SRC},
     )
 

@@ -80,11 +80,8 @@ def checked(tool: Tool, text: str) -> dict[str, Any]:
     """What the function is to be called with. Raises ToolError naming all that is wrong."""
     value = parse_arguments(text)
     form = tool.form
-    if form.by_schema:
-        if form.is_valid is None:
-            form.is_valid = compiled(tool.name, form.strict, formats=form.formats).is_valid
-        if not form.is_valid(value):
-            raise form.explain(value)
+    if form.by_schema and not (form.is_valid or ready(tool))(value):
+        raise form.explain(value)
     if form.convert is None:
         if WHOLE_FLOAT.search(text):
             form.refuse_whole_floats(value)
@@ -95,6 +92,14 @@ def checked(tool: Tool, text: str) -> dict[str, Any]:
         raise form.explain(value, error) from None
     names = form.names
     return {names[field]: each for field, each in filled.__dict__.items()}
+
+
+def ready(tool: Tool) -> Callable[[Any], bool]:
+    """The check of the tool's schema, compiled and kept. Raises UsageError when the schema is not valid."""
+    form = tool.form
+    is_valid: Callable[[Any], bool] = compiled(tool.name, form.strict, formats=form.formats).is_valid
+    form.is_valid = is_valid
+    return is_valid
 
 
 def canonical(text: str) -> str:

@@ -30,7 +30,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
-from ._call import as_error, as_text, canonical, checked, parse_arguments, perform
+from ._call import as_error, as_text, canonical, checked, parse_arguments, perform, ready
 from ._failures import failure, kind_of, unknown_tool
 from ._signature import is_async
 from ._tool import NotRun, Progress, Tool, ToolContext, as_tool, probe_arguments, tool
@@ -109,11 +109,15 @@ class ToolRegistry:
     def specs(self) -> tuple[ToolSpec, ...]:
         """All tools as the model sees them, always in the order they were given.
 
-        Raises UsageError when no schema can be made of a signature.
+        Raises UsageError when no schema can be made of a signature, or when a hand-written one is not
+        valid: the first request asks for this, so it comes out before a cent is spent.
         """
         # Not when the registry is made: a program that only prints its help, or looks up old runs, makes
-        # one too and must not wait for pydantic.
+        # one too, and must not wait for pydantic. The package's own schemas are tried by its tests.
         if self._specs is None:
+            for item in self._tools.values():
+                if item.parameters is not None and not _is_ours(item.func):
+                    ready(item)
             self._specs = tuple(item.spec for item in self._tools.values())
         return self._specs
 
@@ -272,6 +276,10 @@ class ToolRegistry:
         if item is None:
             raise unknown_tool(name, self._tools)
         return item
+
+
+def _is_ours(func: Callable[..., Any]) -> bool:
+    return getattr(func, "__module__", "").partition(".")[0] == __package__
 
 
 def _ends(item: Tool, started: float, deadline: float | None) -> float | None:

@@ -10,7 +10,6 @@ import html
 import json
 import math
 import re
-from contextlib import suppress
 from typing import Any, Final
 
 # Characters that a reader cannot see, or that change how their neighbours are read: controls, bidi
@@ -25,6 +24,11 @@ _UNSEEN: Final = re.compile(
 # A text longer than this is cut in the middle: a browser that lays out more of one block than this
 # no longer scrolls. Whoever needs all of it has the journal.
 MOST_CHARS: Final = 2_000_000
+
+
+# JSON nested deeper than this is shown as it came: two spaces more per level make megabytes of a line
+# of brackets.
+DEEPEST: Final = 40
 
 
 def escaped(text: str) -> str:
@@ -56,10 +60,7 @@ def line(text: str, most: int) -> str:
 def pretty(text: str) -> str:
     """JSON with one field per line; anything else as it came."""
     value = parsed(text)
-    with suppress(RecursionError):  # newer Pythons read deeper than they write
-        if isinstance(value, dict | list) and value:
-            return _said(value, indent=2)
-    return text
+    return _said(value, indent=2) if isinstance(value, dict | list) and value else text
 
 
 def parsed(text: str) -> Any:
@@ -67,18 +68,18 @@ def parsed(text: str) -> Any:
     if not text[:64].lstrip().startswith(("{", "[")):
         return None
     try:
-        return json.loads(text, object_pairs_hook=_each_name_once)
+        value = json.loads(text, object_pairs_hook=_each_name_once)
     except (ValueError, RecursionError):
         return None
+    return value if _shallow(value, DEEPEST) else None
 
 
 def fields(text: str) -> dict[str, str] | None:
     """A JSON object as names and values, each value as a person reads it; None for anything else."""
     value = parsed(text)
-    with suppress(RecursionError):
-        if isinstance(value, dict):
-            return {name: _plain(it) if isinstance(it, str) else _said(it, indent=2) for name, it in value.items()}
-    return None
+    if not isinstance(value, dict):
+        return None
+    return {name: _plain(it) if isinstance(it, str) else _said(it, indent=2) for name, it in value.items()}
 
 
 def arguments(text: str, most: int) -> str:
@@ -88,12 +89,11 @@ def arguments(text: str, most: int) -> str:
         return line(text, most)
     parts: list[str] = []
     room = most
-    with suppress(RecursionError):
-        for name, given in value.items():
-            if room <= 0:
-                break
-            parts.append(f"{name}={_said(given[:most] if isinstance(given, str) else given)}")
-            room -= len(parts[-1]) + 1
+    for name, given in value.items():
+        if room <= 0:
+            break
+        parts.append(f"{name}={_said(given[:most] if isinstance(given, str) else given)}")
+        room -= len(parts[-1]) + 1
     return line(" ".join(parts), most)
 
 
@@ -129,6 +129,11 @@ def dollars(value: float) -> str:
 
 def many(number: int, one: str, more: str = "") -> str:
     return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(levels > 0 and _shallow(item, levels - 1) for item in inner)
 
 
 def _said(value: Any, indent: int | None = None) -> str:

@@ -196,6 +196,15 @@ def test_methods_callable_objects_and_closures_are_tools():
     assert run(hand(lambda: adder.n)).content == "2"
 
 
+def test_a_function_of_an_extension_module_is_a_tool():
+    kept: list[Any] = []
+    made = hand(kept.copy)
+
+    assert made.func.__module__ is None
+    assert ToolRegistry([made]).specs()[0].name == "hand"
+    assert run(made).content == "[]"
+
+
 def test_a_class_is_a_tool_that_makes_one():
     class Pair:
         """A pair."""

@@ -279,7 +279,7 @@ class ToolRegistry:
 
 
 def _is_ours(func: Callable[..., Any]) -> bool:
-    return getattr(func, "__module__", "").partition(".")[0] == __package__
+    return str(getattr(func, "__module__", "")).partition(".")[0] == __package__
 
 
 def _ends(item: Tool, started: float, deadline: float | None) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import select
 import struct
 import termios
 from collections.abc import Iterator
@@ -101,6 +102,11 @@ class Pty:
         self.raw += got.decode()
         self.screen.feed(got.decode())
         return self.screen
+
+    def wait(self, seconds: float) -> None:
+        """Until something more was written."""
+        ready, _, _ = select.select([self.master], [], [], seconds)
+        assert ready, f"nothing came; so far: {self.screen}"
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli_case import KEY, Cli, cli
 from tool_loop import __version__
-from tool_loop.cli import COMMANDS, main
+from tool_loop.cli import COMMANDS, _fill, main
 from tool_loop.cli._failure import exit_code, explain
 from tool_loop.errors import (
     ConfigurationError,
@@ -189,6 +189,27 @@ def test_nothing_takes_the_place_of_a_closed_stdout() -> None:
     )
 
     assert shell(code=code).stderr.endswith("/dev/null")
+
+
+def test_a_descriptor_that_is_missing_is_filled() -> None:
+    missing = os.open(os.devnull, os.O_RDONLY)
+    os.close(missing)
+    _fill([missing, missing + 50])
+
+    assert os.path.sameopenfile(missing, missing + 50)
+    for descriptor in (missing, missing + 50):
+        os.close(descriptor)
+
+
+def test_what_is_buffered_for_a_reader_that_went_away_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        monkeypatch.setattr("sys.stderr", None)
+        stream.write("never read")
+
+        assert main(["--version"]) == 141
 
 
 def test_ctrl_c_before_a_run_begins_is_quiet(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

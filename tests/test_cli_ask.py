@@ -6,12 +6,14 @@ import io
 import json
 import os
 import threading
+from argparse import Namespace
+from collections.abc import Callable
 
 import pytest
 
 from tests.cli_case import KEY, MISSING, Cli, cli, looks
 from tests.screen import pty
-from tool_loop.cli._cost import Costed
+from tool_loop.cli._cost import Costed, pricing
 from tool_loop.cli._question import read_question
 from tool_loop.cli._setup import NOTHING_SET
 from tool_loop.errors import UsageError
@@ -293,29 +295,49 @@ def test_a_budget_in_dollars_counts_and_says_when_it_cannot(cli: Cli) -> None:
     assert "the price of fault-model is not known" in ran.err
 
 
-def test_a_line_about_money_is_not_worth_a_reply() -> None:
-    class Model:
-        async def reply(self, _request: object, _emit: object) -> ModelReplied:
-            return ModelReplied("paid for")
+class _Model:
+    async def reply(self, _request: object, _emit: object) -> ModelReplied:
+        return ModelReplied("paid for")
 
-    class Prices:
-        def __init__(self, cost: float | Exception) -> None:
-            self._cost = cost
 
-        def window(self, _model: str, _origin: str) -> None:
-            return None
+class _Prices:
+    def window(self, _model: str, _origin: str) -> None:
+        return None
 
-        def cost(self, *_args: object) -> float | None:
-            if isinstance(self._cost, Exception):
-                raise self._cost
-            return self._cost
+    def cost(self, *_args: object) -> float:
+        return 0.5
 
-    async def cost(known: float | Exception) -> list[float | None]:
-        llm = Costed(Model(), lambda: Prices(known))
+
+def costs(prices: Callable[[], object]) -> list[float | None]:
+    async def main() -> list[float | None]:
+        llm = Costed(_Model(), prices)  # type: ignore[arg-type]
         return [(await llm.reply(None, None)).cost for _ in range(2)]  # type: ignore[arg-type]
 
-    assert run_virtual(cost(0.5)) == [0.5, 0.5]
-    assert run_virtual(cost(ValueError("no data"))) == [None, None]
+    return run_virtual(main())
+
+
+def test_a_reply_carries_its_cost_and_a_line_about_money_is_not_worth_one() -> None:
+    assert costs(_Prices) == [0.5, 0.5]
+    assert costs(lambda: 1 / 0) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("origin", "known"),
+    [
+        ("chat:https://api.openai.com", True),
+        ("chat:http://localhost:8080", False),
+        ("chat:http://127.0.0.1:8080", False),
+        ("", False),
+    ],
+)
+def test_only_what_is_sold_has_a_price(origin: str, known: bool) -> None:
+    llm = _Model()
+    llm.origin = origin  # type: ignore[attr-defined]
+
+    priced, prices = pricing(Namespace(max_usd=None), llm)  # type: ignore[arg-type]
+
+    assert prices is None
+    assert isinstance(priced, Costed) == known
 
 
 # --- the question ---------------------------------------------------------------------------------------

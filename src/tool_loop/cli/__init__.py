@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from tool_loop import __version__
@@ -39,7 +40,7 @@ PIPE_CLOSED = 141  # what a shell says of a program that SIGPIPE ended
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. Prints no traceback, unless TOOL_LOOP_DEBUG is set."""
     arguments = sys.argv[1:] if argv is None else list(argv)
-    _fill_standard_descriptors()
+    _fill()
     try:
         code = _run(arguments)
         for stream in (sys.stdout, sys.stderr):
@@ -106,13 +107,20 @@ def command(subparsers: object, name: str, *, epilog: str = "") -> ArgumentParse
     return parser
 
 
-def _fill_standard_descriptors() -> None:
-    """Started without one (`>&-`), the next file we open would get its number: the journal as stdout."""
-    for descriptor in range(3):
+def _fill(descriptors: Iterable[int] = range(3)) -> None:
+    """Started without stdout (`>&-`), the next file we open would get its number: the journal as stdout."""
+    for descriptor in descriptors:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
+            _to_nowhere(descriptor)
+
+
+def _to_nowhere(descriptor: int) -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    if nowhere != descriptor:
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
 
 
 def _drop_output() -> None:
@@ -121,12 +129,8 @@ def _drop_output() -> None:
         try:
             stream.flush()
         except (BrokenPipeError, AttributeError, ValueError):
-            try:
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)
-            except (OSError, ValueError, AttributeError):
-                continue
+            with suppress(OSError, ValueError, AttributeError):  # it has no descriptor, or is closed
+                _to_nowhere(stream.fileno())
 
 
 __all__ = ["COMMANDS", "Namespace", "command", "main"]

@@ -1,14 +1,17 @@
 """What a run costs, where the extra `prices` is installed.
 
-Its data takes 160 ms of CPU to load. A budget in dollars needs it before the first request; a line at
-the end does not, so there it is loaded on a thread while the first reply is waited for.
+Its data takes 200 ms of CPU to load. A budget in dollars needs it before the first request; a line at
+the end does not, so there it is loaded on a thread once the first request is on its way.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -17,6 +20,12 @@ if TYPE_CHECKING:
     from tool_loop.ports import LLM, Emit, Request
     from tool_loop.prices import Prices
 
+# The host of a provider has a name with a dot in it; a server in the house has no price.
+_SOLD = re.compile(r"https?://[^/:]*[a-z][^/:]*\.[^/:]*[a-z]")
+
+# By then the first request has left; loading earlier would hold it up.
+LATER_SECONDS = 0.2
+
 
 def pricing(args: Namespace, llm: LLM) -> tuple[LLM, Prices | None]:
     """The model, and the prices to give the agent. Raises `ConfigurationError` when a budget has none."""
@@ -24,7 +33,8 @@ def pricing(args: Namespace, llm: LLM) -> tuple[LLM, Prices | None]:
 
     if args.max_usd:
         return llm, GenaiPrices()
-    return (Costed(llm, GenaiPrices) if find_spec("genai_prices") else llm), None
+    known = _SOLD.search(str(getattr(llm, "origin", ""))) and find_spec("genai_prices")
+    return (Costed(llm, GenaiPrices) if known else llm), None
 
 
 class Costed:
@@ -33,22 +43,28 @@ class Costed:
     def __init__(self, llm: LLM, prices: Callable[[], Prices]) -> None:
         self._llm = llm
         self._open = prices
-        self._prices: Prices | None = None
 
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
+        loading = asyncio.ensure_future(self._loaded())
+        try:
+            reply = await self._llm.reply(request, emit)
+            prices = await loading
+            return replace(reply, cost=prices.cost(reply.model, reply.origin, reply.usage) if prices else None)
+        finally:
+            loading.cancel()
+
+    async def _loaded(self) -> Prices | None:
         from tool_loop._threads import run_in_thread
 
-        loading = run_in_thread(self._load) if self._prices is None else None
-        reply = await self._llm.reply(request, emit)
+        if "_prices" not in vars(self):
+            await asyncio.sleep(LATER_SECONDS)
         try:
-            prices = await loading if loading else self._prices
-            cost = prices.cost(reply.model, reply.origin, reply.usage) if prices else None
-        except Exception:
-            cost = None  # a line about money is not worth a reply that was paid for
-        return replace(reply, cost=cost)
+            return await run_in_thread(lambda: self._prices)
+        except Exception:  # a line about money is not worth a reply that was paid for
+            return None
 
-    def _load(self) -> Prices:
+    @cached_property
+    def _prices(self) -> Prices:
         prices = self._open()
         prices.window("gpt-4o", "")  # any question loads the data
-        self._prices = prices
         return prices

@@ -18,13 +18,16 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 
 
 class Interrupts:
-    """While this is entered, the first signal cancels `task` and calls `told`; the next one ends the process.
+    """While this is entered, the first signal cancels `task` and calls `told`; the next one calls `quit_now`.
 
     `received` is the signal that came, 0 for none. Works only in the main thread; elsewhere it does nothing.
     """
 
-    def __init__(self, task: asyncio.Task[Any], told: Callable[[], None]) -> None:
+    def __init__(
+        self, task: asyncio.Task[Any], told: Callable[[], None], quit_now: Callable[[int], object] = os._exit
+    ) -> None:
         self.received = 0
+        self._quit_now = quit_now
         self._task = task
         self._told = told
         self._loop = task.get_loop()
@@ -50,7 +53,10 @@ class Interrupts:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self.received:
-            _quit(128 + number)
+            _kill_children()
+            # The journal holds everything up to its last whole record: nothing has to be put right.
+            self._quit_now(128 + number)
+            return
         self.received = number
         self._loop.call_soon_threadsafe(self._first)
 
@@ -59,19 +65,17 @@ class Interrupts:
         self._task.cancel()
 
 
-def _quit(code: int) -> None:
-    """End now. The journal holds everything up to its last whole record, so nothing has to be put right."""
+def _kill_children() -> None:
+    """A search runs in a session of its own, which the terminal's Ctrl-C does not reach."""
     for child in _children():
         with contextlib.suppress(OSError):
-            # A search runs in a session of its own, which the terminal's Ctrl-C does not reach.
             os.kill(child, signal.SIGKILL)
-    os._exit(code)
 
 
 def _children() -> list[int]:
     """Our child processes, where the system lists them (Linux)."""
     found: list[int] = []
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError):
         for thread in Path("/proc/self/task").iterdir():
             found += map(int, (thread / "children").read_text(encoding="ascii").split())
     return found

@@ -23,7 +23,7 @@ from tool_loop.terminal import Terminal, exact, one_line
 # Longer ones scroll out of sight, and nobody has read what they would be allowing.
 MOST_CHARS = 50_000
 
-_CHOICES = "[y] allow once  [r] allow this tool for the run  [n] deny  [e] edit the arguments"
+_CHOICES = "[y] allow once  [r] allow this tool for the run  [n] deny  [e] edit"
 
 
 class TerminalReviewer:
@@ -39,6 +39,7 @@ class TerminalReviewer:
         call, edited = pending.call, None
         self._forget_typed_ahead()
         while True:
+            whole = len(call.arguments) <= MOST_CHARS
             self._err.line()
             for line in shown_call(call, pending.description):
                 self._err.line(line)
@@ -47,9 +48,8 @@ class TerminalReviewer:
                     "It was started before the process stopped: it may have happened already. "
                     "Allowing it runs it (again); denying it tells the model that nobody knows."
                 )
-            whole = len(call.arguments) <= MOST_CHARS
             if not whole:
-                self._err.line(f"With {len(call.arguments):,} characters it is too long to be shown, so only denied.")
+                self._err.line("It is too long to be shown whole, so it can only be denied.")
             match await self._ask(_CHOICES if whole else "[n] deny"):
                 case "y" | "yes" if whole:
                     return ApprovalDecided(call.id, allowed=True, by=self._by, arguments=edited)
@@ -97,11 +97,14 @@ class TerminalReviewer:
     async def _edit(self, arguments: str) -> str:
         """Other arguments, as a JSON object; asked for until they are one."""
         text = _pretty(arguments)
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
         while True:
-            editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-            if editor:
-                text = await self._in_editor(shlex.split(editor), text)
-            else:
+            try:
+                text = await self._in_editor(shlex.split(editor), text) if editor else ""
+            except (OSError, ValueError) as error:
+                self._err.line(f"the editor cannot be started: {one_line(str(error))}")
+                editor = None
+            if not editor:
                 self._err.line("the new arguments, as JSON on one line (set EDITOR to use an editor):")
                 text = await self._line()
             problem = _problem(text)
@@ -116,7 +119,12 @@ class TerminalReviewer:
             path = Path(directory, "arguments.json")
             path.write_text(text + "\n", encoding="utf-8")  # noqa: ASYNC240  a small file of our own
             process = await asyncio.create_subprocess_exec(*editor, str(path), stdin=self._keyboard)
-            await process.wait()
+            try:
+                await process.wait()
+            finally:
+                if process.returncode is None:  # the run ended in the meantime
+                    process.kill()
+                    await process.wait()
             return path.read_text(encoding="utf-8", errors="replace")  # noqa: ASYNC240
 
 
@@ -126,8 +134,14 @@ def _wake(ready: asyncio.Future[None]) -> None:
 
 
 def shown_call(call: ToolCall, description: str = "") -> Iterator[str]:
-    """The whole call, line by line, every character that does not show as itself escaped."""
+    """The whole call, line by line, every character that does not show as itself escaped.
+
+    One of more than `MOST_CHARS` is not shown whole, and says so.
+    """
     yield f"{exact(call.name)} wants to run" + (f": {one_line(description, 200)}" if description else "")
+    if len(call.arguments) > MOST_CHARS:
+        yield f"  {exact(call.arguments[:1000])}... ({len(call.arguments):,} characters)"
+        return
     try:
         arguments = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -160,17 +174,17 @@ def _problem(text: str) -> str:
 
 
 @contextlib.contextmanager
-def keyboard() -> Iterator[int | None]:
+def keyboard(terminal: str = "/dev/tty") -> Iterator[int | None]:
     """A descriptor on which a person can answer, None when there is nobody: no terminal to show and to read."""
     err, stdin = sys.stderr, sys.stdin
-    if err is None or not err.isatty() or os.environ.get("TERM") == "":
+    if err is None or not err.isatty():
         yield None
         return
     if stdin is not None and not stdin.closed and stdin.isatty():
         yield stdin.fileno()
         return
     try:
-        descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = os.open(terminal, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         yield None
         return

@@ -86,7 +86,7 @@ def test_a_window_that_only_the_provider_knows_is_learnt_from_its_refusal() -> N
 
 def test_old_bulky_results_go_first_and_cost_no_model_call() -> None:
     state = State.of(events(6))
-    small = plan(state, 10_000)
+    small = plan(state, 18_000)
 
     assert small == Plan(("c1", "c2"), 0)
 

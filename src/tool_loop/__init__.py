@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .llm.scripted import ScriptedLLM
     from .ports import LLM, Journal, Pending
     from .prices import GenaiPrices, Price, PriceTable
-    from .registry import Tool, ToolContext, ToolRegistry, tool
+    from .registry import NotRun, Tool, ToolContext, ToolRegistry, tool
     from .result import Result
     from .tools import calculator, workspace_tools
 
@@ -48,6 +48,7 @@ _HOMES = {
     "Limits": "limits",
     "MemoryJournal": "journal",
     "ModelReplied": "events",
+    "NotRun": "registry",
     "OpenAIChat": "llm.openai_chat",
     "OpenAIResponses": "llm.openai_responses",
     "Pending": "ports",
@@ -90,6 +91,7 @@ __all__ = [
     "Limits",
     "MemoryJournal",
     "ModelReplied",
+    "NotRun",
     "OpenAIChat",
     "OpenAIResponses",
     "Pending",

@@ -432,7 +432,8 @@ def test_what_a_provider_attached_goes_to_no_other(dialect: Dialect) -> None:
 
 
 def test_notes_that_do_not_fit_their_turn_are_left_out(dialect: Dialect) -> None:
-    for opaque in ("no json", "{}", "[99]", "[null, null, null]", "[-1, 4]", "[3]", '["x", 3, null]', "[" * 5000):
+    odd = ('["x", 3, null]', '[{"x": NaN}, 3, null]', '[{"x": 1e999}, 3, null]', "[" * 5000)
+    for opaque in ("no json", "{}", "[99]", "[null, null, null]", "[-1, 4]", "[3]", *odd):
         server = dialect.llm(reply_of(dialect, Said("Hi"), stream=True))
         if dialect.name == "chat" and opaque in ("no json", "[" * 5000):
             continue
@@ -441,6 +442,8 @@ def test_notes_that_do_not_fit_their_turn_are_left_out(dialect: Dialect) -> None
         answer(server, ask(UserMessage("Look."), said, ToolMessage("a", "read_file", "x")))
 
         assert server.asked().turns[1][1][0] == "Hm."
+        assert "NaN" not in server.got[0].content.decode()
+        assert "Infinity" not in server.got[0].content.decode()
 
 
 # --- the prompt's prefix --------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def test_the_phase_of_a_message_goes_back_with_it() -> None:
 
 
 def test_items_of_the_providers_own_tools_go_back_in_their_place() -> None:
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "score": 0.5}
 
     assert sent_back(search, said("So."))[0] == search
 

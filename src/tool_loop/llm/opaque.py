@@ -12,8 +12,9 @@ Knows nothing about what is in the items; the dialects decide which ones are kep
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from tool_loop.events import ToolCall
 
@@ -88,7 +89,7 @@ def parts(message: AssistantMessage, origin: str) -> list[Part]:
 
 def _woven(message: AssistantMessage) -> list[Part] | None:
     try:
-        notes = json.loads(message.opaque)
+        notes = json.loads(message.opaque, parse_constant=_no_json, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
     found: list[Part] = []
@@ -112,3 +113,14 @@ def _woven(message: AssistantMessage) -> list[Part] | None:
                 return None
     # Notes that leave something out would lose a call whose result follows: the provider refuses that.
     return found if at == len(message.text) and next(calls, None) is None else None
+
+
+def _no_json(word: str) -> NoReturn:
+    raise ValueError(word)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(digits)  # it would come out as Infinity, which is no JSON
+    return number

@@ -66,7 +66,7 @@ def test_the_version(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["frob"], ["ask", "--frob"], ["ask", "q", "--max-steps", "-1"], ["ask", "q", "--timeout", "soon"], ["--frob"]],
+    [["frob"], ["ask", "--frob"], ["ask", "q", "--max-steps", "x"], ["ask", "q", "--timeout", "soon"], ["--frob"]],
 )
 def test_what_is_not_understood_is_wrong_usage(cli: Cli, words: list[str]) -> None:
     ran = cli(*words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import threading
 from argparse import Namespace
 from collections.abc import Callable
@@ -14,12 +15,12 @@ import pytest
 from tests.cli_case import KEY, MISSING, Cli, cli, looks
 from tests.screen import pty
 from tool_loop.cli._cost import Costed, pricing
-from tool_loop.cli._question import read_question
+from tool_loop.cli._question import _ready, read_question
 from tool_loop.cli._setup import NOTHING_SET
 from tool_loop.errors import UsageError
 from tool_loop.events import ModelReplied, RunStarted, ToolCall
 from tool_loop.terminal import Terminal
-from tool_loop.testing import FaultServer, answer, ok_chat, run_virtual
+from tool_loop.testing import Behaviour, FaultServer, Received, Response, answer, ok_chat, run_virtual
 from tool_loop.testing import refusals as no
 from tool_loop.testing.wire_faults import close_at_byte
 
@@ -421,6 +422,51 @@ def test_a_pipe_that_says_nothing_for_long_is_named(monkeypatch: pytest.MonkeyPa
 
     assert asked.endswith("log")
     assert "waiting for standard input to end" in said.getvalue()
+
+
+def test_what_cannot_be_waited_for_is_read() -> None:
+    assert _ready(-1, 0)
+
+
+# --- interrupted, and on a terminal ---------------------------------------------------------------------
+
+
+def stop_me() -> Behaviour:
+    """Ctrl-C in the moment in which the request has arrived."""
+
+    def respond(_request: Received) -> Response:
+        os.kill(os.getpid(), signal.SIGINT)
+        return Response(wait=60)
+
+    return Behaviour("stop_me", respond)
+
+
+def test_an_interrupted_run_says_how_to_go_on_if_it_can(cli: Cli) -> None:
+    with FaultServer([stop_me(), stop_me()]) as server:
+        cli.at(server)
+        saved = cli("ask", "q")
+        unsaved = cli("ask", "q", "--no-save")
+
+    assert saved.code == 130
+    assert saved.out == ""
+    assert saved.err.splitlines() == [
+        "note: stopping; Ctrl-C again quits at once",
+        f"Interrupted. Resume with: tool-loop resume {cli.journal.last()}",
+    ]
+    assert unsaved.err.endswith("Interrupted; nothing is saved.\n")
+
+
+def test_on_a_terminal_the_answer_stands_apart(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FaultServer([looks(), ok_chat("Done.")]) as server, pty(120) as it:
+        cli.at(server)
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", it.stream)
+            patch.setattr("sys.stderr", it.stream)
+            cli("ask", "q", env={"TERM": "xterm"})
+        lines = it.read().lines
+
+    assert lines[:4] == [" 1 ✓ read_file agent.py → lines 1-2 of 2", "", "Done.", ""]
+    assert lines[4].startswith("2 steps, 1 call, ")
 
 
 # --- a reader that goes away ----------------------------------------------------------------------------

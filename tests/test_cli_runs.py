@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -368,6 +369,16 @@ def test_where_runs_are_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_path({"XDG_STATE_HOME": "/state"}) == Path("/state/tool-loop/runs.sqlite")
     assert default_path({}) == Path("/home/ada/.local/state/tool-loop/runs.sqlite")
     assert default_path({"XDG_STATE_HOME": "relative"}) == default_path({})
+
+
+def test_a_python_without_sqlite_saves_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tool_loop.sqlite_journal", None)
+    with FaultServer([ok_chat("Done.")]) as server:
+        cli.at(server)
+        ran = cli("ask", "q")
+
+    assert ran.code == 0
+    assert "note: this run is not saved: this Python has no sqlite3" in ran.err
 
 
 def test_without_a_home_there_is_no_place(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

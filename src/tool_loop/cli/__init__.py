@@ -62,7 +62,7 @@ def _run(arguments: list[str]) -> int:
     try:
         args = parser.parse_args(arguments)
     except SystemExit as end:  # argparse has printed its help or its complaint
-        return end.code if isinstance(end.code, int) else 2
+        return int(end.code or 0)
     try:
         code: int = import_module(f".{args.command}", __name__).run(args)
     except (BrokenPipeError, KeyboardInterrupt):

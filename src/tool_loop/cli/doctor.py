@@ -32,18 +32,11 @@ def run(args: Namespace) -> int:
 
     from tool_loop.terminal import Terminal
 
-    from ._failure import explain
-
     out = Terminal(sys.stdout)
     _about_this_machine(out)
     _about_runs(args, out)
-    try:
-        llm = _about_the_model(args, out)
-        return asyncio.run(_about_the_endpoint(llm, out, stream=not args.no_stream))
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        return explain(error)
+    llm = _about_the_model(args, out)
+    return asyncio.run(_about_the_endpoint(llm, out, stream=not args.no_stream))
 
 
 def _about_this_machine(out: Terminal) -> None:

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from tool_loop.errors import ProviderError
 from tool_loop.events import ModelReplied, ReasoningDelta, TextDelta, Usage
 from tool_loop.llm.chat_reply import ChatReply
+from tool_loop.llm.endpoint import Endpoint
 from tool_loop.llm.failures import Failures
 from tool_loop.llm.openai_chat import OpenAIChat
 from tool_loop.llm.sse import EVENT_BYTES, EventTooLarge, SSEReader
 from tool_loop.llm.text import Names
+from tool_loop.llm.transport import Transport
 from tool_loop.messages import Transcript, UserMessage
 from tool_loop.ports import Request, ToolSpec
 
@@ -290,6 +292,17 @@ def test_what_a_provider_attached_to_a_turn_is_kept_as_it_came() -> None:
     assert json.loads(document({"content": "hi", "reasoning_details": details}).good.opaque) == {
         "reasoning_details": details
     }
+
+
+def test_what_no_json_can_hold_is_not_kept() -> None:
+    body = b'{"choices":[{"message":{"content":"hi","reasoning_details":[{"score":NaN}]}}]}'
+
+    read = Read(body, "application/json")
+    assert (read.good.text, read.good.opaque) == ("hi", "")
+
+
+def test_a_raw_line_feed_in_a_reply_is_read() -> None:
+    assert Read(b'{"choices":[{"message":{"content":"a\tb\nc"}}]}', "application/json").good.text == "a\tb\nc"
 
 
 def test_streamed_reasoning_goes_back_in_one_piece() -> None:
@@ -656,6 +669,21 @@ def test_a_stream_without_any_choice_is_no_reply() -> None:
         error = Read(body).bad
         assert (error.kind, error.tokens) == ("protocol", tokens)
         assert "no choices" in str(error)
+
+
+def test_what_is_nested_too_deep_to_be_handled_is_an_error_too() -> None:
+    class Deep(ChatReply):
+        def document(self, body: Any) -> None:
+            raise RecursionError
+
+    http = httpx2.MockTransport(lambda _: httpx2.Response(200, json={}))
+    failures = Failures("x", "m")
+    endpoint = Endpoint("http://x/v1", {}, failures=failures, transport=Transport(http))
+    deep = Deep(failures, "chat:x", Names())
+
+    with pytest.raises(ProviderError, match="x answered with JSON that is nested too deep") as caught:
+        asyncio.run(endpoint.ask("/p", b"{}", deep, lambda _: None))
+    assert caught.value.kind == "protocol"
 
 
 def test_an_error_after_text_costs_what_was_counted() -> None:

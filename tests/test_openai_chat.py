@@ -17,6 +17,7 @@ from tool_loop.llm.chat_request import HEARD
 from tool_loop.llm.openai_chat import OpenAIChat
 from tool_loop.messages import AssistantMessage, Message, ToolMessage, Transcript, UserMessage
 from tool_loop.ports import Request, ToolSpec
+from tool_loop.testing import FaultServer
 
 if TYPE_CHECKING:
     from tool_loop.events import Event, Signal
@@ -148,12 +149,27 @@ def test_headers_are_few_and_extra_ones_are_added() -> None:
     assert headers["content-type"] == "application/json"
     assert headers["user-agent"].startswith("tool-loop/")
     assert "idempotency-key" not in _headers_without_key()
+    ask(chat(server), key="отчёт:1")
+    assert re.fullmatch("[0-9a-f]{32}", server.got[1].headers["idempotency-key"])
 
 
 def _headers_without_key() -> Any:
     server = Server()
     ask(chat(server))
     return server.got[0].headers
+
+
+@pytest.mark.parametrize("value", ["Ж", "a\nb"])
+def test_a_header_that_cannot_be_sent_is_the_configurations_fault(value: str) -> None:
+    async def main() -> None:
+        async with FaultServer([]) as server:
+            llm = OpenAIChat("m", server.url, "k", extra_headers={"x-team": value})
+            await llm.reply(Request(Transcript("", [QUESTION])), lambda _: None)
+
+    with pytest.raises(
+        ConfigurationError, match=r"cannot send a request to .* Check the base URL, the key and extra headers"
+    ):
+        asyncio.run(main())
 
 
 def test_azure_gets_the_key_in_the_header_of_its_older_api_too() -> None:

@@ -276,9 +276,10 @@ def test_an_instant_and_identical_500_is_asked_three_times() -> None:
         [failure("server_error", status=502, raw="same")] * 6,
         [failure("connection", raw="same")] * 6,
         [Turn(then_raise=failure("server_error", raw="same"), seconds=2.0)] * 6,
+        [failure("protocol", status=200)] * 6,
         [failure("server_error", raw="a"), failure("server_error", raw="a"), failure("connection")] * 2,
     ],
-    ids=["other words", "overloaded", "gateway", "refused", "after work", "interrupted"],
+    ids=["other words", "overloaded", "gateway", "refused", "after work", "cut streams", "interrupted"],
 )
 def test_failures_that_may_pass_are_asked_more_often(turns: list[Any]) -> None:
     assert Outcome([*turns, "ok"]).reply is not None

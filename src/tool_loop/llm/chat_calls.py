@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.events import ToolCall
 
-from .text import clean, fits
+from .text import clean, fits, kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,7 +173,7 @@ class Calls:
         if call_id:
             # The history may need an id of ours in its place; to the provider goes its own.
             extras["id"] = call_id
-        opaque = clean(json.dumps(extras, ensure_ascii=False)) if _worth_keeping(extras, call_id) else ""
+        opaque = kept(extras) if _worth_keeping(extras, call_id) else ""
         return ToolCall(call_id, self._names.ours(clean(slot.name)), arguments, opaque)
 
 

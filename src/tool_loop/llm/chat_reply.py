@@ -18,7 +18,7 @@ from .chat_calls import Calls
 from .chat_parts import flat, is_error, joined, read_usage, timed_usage
 from .endpoint import parse
 from .sse import SSEEvent
-from .text import Joiner, clean
+from .text import Joiner, clean, kept
 
 if TYPE_CHECKING:
     from tool_loop.ports import Emit
@@ -296,8 +296,7 @@ class ChatReply:
 
     def _opaque(self, *, with_calls: bool) -> str:
         keys = ATTACHED if with_calls else _WANTED
-        extras = {key: self._extras[key] for key in keys if key in self._extras}
-        return clean(json.dumps(extras, ensure_ascii=False)) if extras else ""
+        return kept({key: self._extras[key] for key in keys if key in self._extras})
 
     def _no_chunk(self, event: SSEEvent, chunk: Json) -> Exception:
         text = event.data.decode("utf-8", "replace")

@@ -9,6 +9,7 @@ Knows nothing about any dialect's fields.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -96,7 +97,7 @@ class Endpoint:
         """Send one request and read one complete reply; anything less is a `ProviderError`."""
         headers = {**self._headers, "content-type": "application/json"}
         if key:
-            headers["idempotency-key"] = key
+            headers["idempotency-key"] = _header_value(key)
         async with self._transport.post(self.url(path), headers, body, deadline=deadline) as exchange:
             if exchange.status != 200:
                 raise self.failures.refused(exchange.status, exchange.headers, await _start_of(exchange), self._now())
@@ -106,6 +107,8 @@ class Endpoint:
             except ProviderError as error:
                 error.status = error.status or 200
                 raise
+            except RecursionError as error:
+                raise self.failures.protocol("JSON that is nested too deep") from error
 
     async def _read(self, exchange: Exchange, assembler: Assembler, emit: Emit) -> None:
         start = b""
@@ -185,6 +188,13 @@ def _is_stream(start: bytes, content_type: str) -> bool:
 _FIELDS: Final = (b":", b"data", b"event", b"id:", b"retry:")
 
 
+def _header_value(key: str) -> str:
+    """The key as a header takes it: a run's name may be in any language, and a digest is as good."""
+    if key.isascii() and key.isprintable():
+        return key
+    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
 async def _start_of(exchange: Exchange) -> bytes:
     """The body of a refusal, as much of it as is worth reading; what came before it broke off will do."""
     body = b""
@@ -199,9 +209,13 @@ async def _start_of(exchange: Exchange) -> bytes:
 def parse(text: bytes | str) -> Json:
     """The JSON value, or None where there is none: not UTF-8, not JSON, nested too deep."""
     try:
-        return json.loads(text.decode() if isinstance(text, bytes) else text)
+        return _JSON.decode(text.decode() if isinstance(text, bytes) else text)
     except (ValueError, RecursionError):
         return None
+
+
+# A raw line feed or tab inside a string is against the standard, and harmless in a reply.
+_JSON: Final = json.JSONDecoder(strict=False)
 
 
 def checked_url(base_url: str, name: str) -> str:

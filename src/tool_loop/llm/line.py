@@ -142,10 +142,12 @@ class Line:
         if isinstance(error, httpx2.DecodingError):
             text = f"the reply of {self.host} is not what its content-encoding says: {_said(error)}"
             return ProviderError(text, kind="protocol")
-        if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL | httpx2.LocalProtocolError):
-            return ConfigurationError(
-                f"cannot send a request to {self.host}: {_said(error)}. Check the base URL and the key."
+        unsendable = (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeEncodeError)
+        if isinstance(error, unsendable):
+            text = (
+                f"cannot send a request to {self.host}: {_said(error)}. Check the base URL, the key and extra headers."
             )
+            return ConfigurationError(text)
         if isinstance(error, httpx2.HTTPError):
             return self._lost(error)
         return None

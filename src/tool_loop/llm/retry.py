@@ -185,7 +185,7 @@ class _Attempts:
         # 200; both look like faults that pass. A gateway in front of a dead server (502, 503) says
         # the same thing every time too, but that one does pass.
         answer = (error.kind, error.status, error.raw)
-        comparable = error.status in (200, 500) and took < _INSTANT
+        comparable = error.status in (200, 500) and took < _INSTANT and error.raw != ""
         self._same = self._same + 1 if comparable and answer == self._last else int(comparable)
         self._last = answer if comparable else None
         if error.kind in ("empty", "model_output"):

@@ -55,6 +55,14 @@ def encoded(value: Any) -> bytes:
     return clean(text).encode()
 
 
+def kept(extras: Mapping[str, Any]) -> str:
+    """What a provider attached, as JSON text for the record; "" for nothing, and for what no JSON can hold."""
+    try:
+        return encoded(extras).decode() if extras else ""
+    except ValueError:  # NaN, which its server should not have sent and would not take back
+        return ""
+
+
 def arguments_object(arguments: str) -> str:
     """The arguments of a past call as they may be sent: the text as it came if it is a JSON object, else {}.
 

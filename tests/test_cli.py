@@ -212,6 +212,13 @@ def test_what_is_buffered_for_a_reader_that_went_away_is_dropped(monkeypatch: py
         assert main(["--version"]) == 141
 
 
+def test_without_a_stderr_all_else_works(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tool-loop {__version__}\n"
+
+
 def test_ctrl_c_before_a_run_begins_is_quiet(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupting(io.StringIO):
         def write(self, _text: str) -> int:

@@ -277,15 +277,17 @@ def test_tools_of_ones_own_come_from_a_file_or_a_module(cli: Cli) -> None:
         "tools = [roll, plain]\n"
     )
     call = ToolCall("c1", "roll", "{}")
-    with FaultServer([looks(call), ok_chat("4"), looks(call), ok_chat("4")]) as server:
+    with FaultServer([looks(call), ok_chat("4")] * 3) as server:
         cli.at(server)
         from_file = cli("ask", "q", "--tools", "mine_cli_test.py:tools")
         from_module = cli("ask", "q", "--tools", "mine_cli_test:roll")
+        again = cli("ask", "q", "--tools", "mine_cli_test:roll")
 
         offered = [tool["function"]["name"] for tool in server.requests[0].json()["tools"]]
     assert offered == ["list_dir", "read_file", "grep", "roll", "plain"]
     assert "step 1: roll → 4" in from_file.err
     assert "step 1: roll → 4" in from_module.err
+    assert "step 1: roll → 4" in again.err
 
 
 def test_a_budget_in_dollars_counts_and_says_when_it_cannot(cli: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import sys
@@ -92,6 +93,19 @@ def test_without_a_journal_or_a_run_it_says_so(cli: Cli) -> None:
     assert none.code == 2
     assert "no runs are saved in" in none.err
     assert (empty.code, empty.out, empty.err) == (0, "", "no run is saved yet\n")
+
+
+def test_a_list_nobody_reads_leaves_no_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError
+
+    record(cli, "a")
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", Gone())
+        ran = cli("runs")
+
+    assert (ran.code, ran.err) == (141, "")
 
 
 def test_show_is_the_run_message_by_message_with_nothing_that_acts_on_a_terminal(cli: Cli) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -303,6 +304,23 @@ def test_what_no_json_can_hold_is_not_kept() -> None:
 
 def test_a_raw_line_feed_in_a_reply_is_read() -> None:
     assert Read(b'{"choices":[{"message":{"content":"a\tb\nc"}}]}', "application/json").good.text == "a\tb\nc"
+
+
+def test_a_long_reply_of_small_pieces_is_whole_and_is_put_together_in_time() -> None:
+    def piece(n: int) -> bytes:
+        details = [{"type": "reasoning.text", "index": 0, "text": f"{n} "}]
+        return chunk({"content": f"{n} ", "reasoning_content": f"{n} ", "reasoning_details": details})
+
+    counted = "".join(f"{n} " for n in range(20_000))
+    made = chunk({"tool_calls": [call(0, "1", "grep", "{}")]}, "tool_calls")
+    started = time.process_time()
+    reply = assembled(b"".join(map(piece, range(20_000))) + made + DONE)
+
+    assert time.process_time() - started < 5
+    assert isinstance(reply, ModelReplied)
+    assert reply.text == reply.reasoning == counted
+    kept = json.loads(reply.opaque)
+    assert kept["reasoning_content"] == kept["reasoning_details"][0]["text"] == counted
 
 
 def test_streamed_reasoning_goes_back_in_one_piece() -> None:

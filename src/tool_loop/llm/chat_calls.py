@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.events import ToolCall
 
-from .text import clean, fits, kept
+from .text import Pieces, clean, fits, kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +36,11 @@ class _Slot:
         self.index = index
         self.id = ""
         self.name = ""
-        self.pieces: list[str] = []
+        self.pieces = Pieces()
         self.extras: dict[str, Json] = {}
 
     def arguments(self) -> str:
-        return "".join(self.pieces)
+        return str(self.pieces)
 
     def whole(self) -> bool:
         """Whether the arguments are complete, so that a further name can only begin another call."""
@@ -148,12 +148,12 @@ class Calls:
             slot.name = self._longer(slot.name, name)
         if isinstance(arguments, str):
             if arguments:
-                slot.pieces.append(arguments)
+                slot.pieces.add(arguments)
         elif isinstance(arguments, dict):
             # An object is never a piece: a server that has one sends it whole, and maybe again.
-            slot.pieces[:] = [json.dumps(arguments, ensure_ascii=False)]
+            slot.pieces.set(json.dumps(arguments, ensure_ascii=False))
         elif arguments is not None:
-            slot.pieces.append(json.dumps(arguments, ensure_ascii=False))
+            slot.pieces.add(json.dumps(arguments, ensure_ascii=False))
 
     def _longer(self, before: str, piece: str) -> str:
         """A name that comes in pieces, or grows from piece to piece."""

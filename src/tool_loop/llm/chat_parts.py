@@ -6,9 +6,11 @@ about chunks and their order.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tool_loop.events import Usage
+
+from .text import Pieces
 
 Json: TypeAlias = Any  # a parsed chunk or a part of one
 
@@ -34,9 +36,14 @@ def flat(value: Json) -> str:
 
 
 def joined(before: Json, piece: Json) -> Json:
-    """Two pieces of one streamed value: texts and lists grow, of anything else the last one counts."""
-    if isinstance(before, str) and isinstance(piece, str):
-        return before + piece
+    """Two pieces of one streamed value: texts and lists grow, of anything else the last one counts.
+
+    A text that grows becomes `Pieces`; `whole` makes it a text again.
+    """
+    if isinstance(piece, str) and isinstance(before, str | Pieces):
+        grown = before if isinstance(before, Pieces) else Pieces(before)
+        grown.add(piece)
+        return grown
     if isinstance(before, list) and isinstance(piece, list):
         return _merged(before, piece)
     if isinstance(before, dict) and isinstance(piece, dict):
@@ -44,23 +51,29 @@ def joined(before: Json, piece: Json) -> Json:
     return piece
 
 
+_GROWS: Final = ("text", "summary", "data", "thinking")
+
+
 def _merged(before: list[Json], piece: list[Json]) -> list[Json]:
     """Streamed lists of reasoning details: the pieces of one entry share its index and type."""
     for item in piece:
         last = before[-1] if before else None
-        if not (isinstance(item, dict) and isinstance(last, dict) and _same_entry(last, item)):
+        if isinstance(item, dict) and isinstance(last, dict) and _same_entry(last, item):
+            for key, value in item.items():
+                if value is not None:
+                    last[key] = joined(last.get(key), value) if key in _GROWS else value
+        else:
             before.append(item)
-            continue
-        for key, value in item.items():
-            if (
-                key in ("text", "summary", "data", "thinking")
-                and isinstance(last.get(key), str)
-                and isinstance(value, str)
-            ):
-                last[key] += value
-            elif value is not None:
-                last[key] = value
     return before
+
+
+def whole(value: Json) -> Json:
+    """A streamed value with its texts joined."""
+    if isinstance(value, Pieces):
+        return str(value)
+    if isinstance(value, list):
+        return [{k: whole(v) for k, v in item.items()} if isinstance(item, dict) else item for item in value]
+    return value
 
 
 def _same_entry(one: dict[str, Json], other: dict[str, Json]) -> bool:

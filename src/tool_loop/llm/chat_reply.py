@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, Usage
 
 from .chat_calls import Calls
-from .chat_parts import flat, is_error, joined, read_usage, timed_usage
+from .chat_parts import flat, is_error, joined, read_usage, timed_usage, whole
 from .endpoint import parse
 from .sse import SSEEvent
-from .text import Joiner, clean, kept
+from .text import Joiner, Pieces, clean, kept
 
 if TYPE_CHECKING:
     from tool_loop.ports import Emit
@@ -75,9 +75,9 @@ class ChatReply:
     def __init__(self, failures: Failures, origin: str, names: Names) -> None:
         self._failures = failures
         self._origin = origin
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._refusal: list[str] = []
+        self._text = Pieces()
+        self._reasoning = Pieces()
+        self._refusal = Pieces()
         self._calls = Calls(names)
         self._extras: dict[str, Json] = {}
         self._usage = Usage()
@@ -236,18 +236,18 @@ class ChatReply:
 
     def _say(self, text: str, emit: Emit) -> None:
         if text:
-            self._text.append(text)
+            self._text.add(text)
             if shown := self._joiner.shown(text):
                 emit(TextDelta(shown))
 
     def _think(self, text: str, emit: Emit) -> None:
         if text:
-            self._reasoning.append(text)
+            self._reasoning.add(text)
             emit(ReasoningDelta(clean(text)))
 
     def _refuse(self, text: str, emit: Emit) -> None:
         if text:
-            self._refusal.append(text)
+            self._refusal.add(text)
             emit(TextDelta(clean(text)))
 
     def _count(self, usage: Json) -> None:
@@ -273,7 +273,7 @@ class ChatReply:
         calls, nameless = self._calls.finished()
         if nameless:
             raise self._failures.protocol("a tool call without a name", tokens=self._spent())
-        text, refusal = clean("".join(self._text)), clean("".join(self._refusal))
+        text, refusal = clean(str(self._text)), clean(str(self._refusal))
         stop = _STOPS.get(finish, "stop")
         if refusal and stop == "stop":
             stop = "refusal"
@@ -291,12 +291,12 @@ class ChatReply:
             model=self._model,
             origin=self._origin,
             opaque=self._opaque(with_calls=bool(calls)),
-            reasoning=clean("".join(self._reasoning)),
+            reasoning=clean(str(self._reasoning)),
         )
 
     def _opaque(self, *, with_calls: bool) -> str:
         keys = ATTACHED if with_calls else _WANTED
-        return kept({key: self._extras[key] for key in keys if key in self._extras})
+        return kept({key: whole(self._extras[key]) for key in keys if key in self._extras})
 
     def _no_chunk(self, event: SSEEvent, chunk: Json) -> Exception:
         text = event.data.decode("utf-8", "replace")

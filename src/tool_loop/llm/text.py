@@ -104,6 +104,39 @@ def _sent(key: str, value: Any) -> Any:
     return value
 
 
+class Pieces:
+    """A text that grows by small pieces.
+
+    A string of eight characters takes 57 bytes, so a long reply in a plain list takes eight times its
+    size; joined now and then it takes its size, and each piece is still copied only twice.
+    """
+
+    __slots__ = ("_blocks", "_pieces")
+
+    _TOGETHER = 1024
+
+    def __init__(self, text: str = "") -> None:
+        self._blocks: list[str] = []
+        self._pieces: list[str] = [text] if text else []
+
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+        if len(self._pieces) == self._TOGETHER:
+            self._blocks.append("".join(self._pieces))
+            self._pieces.clear()
+
+    def set(self, text: str) -> None:
+        """Begin anew with this text."""
+        self._blocks.clear()
+        self._pieces[:] = [text]
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces or self._blocks)
+
+    def __str__(self) -> str:
+        return "".join(self._blocks) + "".join(self._pieces)
+
+
 class Names:
     """Tool names as providers take them (`[a-zA-Z0-9_-]{1,64}`), and the way back.
 

@@ -116,11 +116,12 @@ def _from_file(path: str) -> object:
     import sys
     from importlib.util import module_from_spec, spec_from_file_location
 
-    spec = spec_from_file_location(Path(path).stem, path)
+    # A name no other module has: two files may have the same one, or that of a package.
+    spec = spec_from_file_location(str(Path(path).resolve()), path)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules.setdefault(spec.name, module)  # dataclasses and pydantic look their module up there
+    sys.modules[spec.name] = module  # dataclasses and pydantic look their module up there
     spec.loader.exec_module(module)
     return module
 

@@ -9,8 +9,15 @@ from typing import Any
 from . import EXIT_CODES, _options, command
 
 
+EPILOG = f"""\
+On a terminal the answer appears as it is written. Into a pipe or a file goes only what is final, because
+a reply can fail halfway and be asked for again; --json lets a program follow all of it.
+
+{EXIT_CODES}"""
+
+
 def register(subparsers: Any) -> None:
-    parser = command(subparsers, "ask", epilog=EXIT_CODES)
+    parser = command(subparsers, "ask", epilog=EPILOG)
     parser.add_argument("question", nargs="*", help='the question; "-" reads it from stdin; piped stdin is added to it')
     parser.add_argument("--system", metavar="TEXT", help="the system prompt, in place of the short default")
     again = parser.add_mutually_exclusive_group()

@@ -16,6 +16,7 @@ from tool_loop.events import (
     ModelReplied,
     RunEnded,
     RunResumed,
+    ToolCall,
     ToolReturned,
 )
 from tool_loop.limits import Limits
@@ -382,6 +383,36 @@ def test_a_gated_call_in_doubt_needs_a_new_approval_its_old_one_is_used_up() -> 
     assert isinstance(held, Hold)
     assert till.paid == []
     assert [r.why for e in of(ApprovalRequested, log.state.events) for r in e.requests] == ["policy", "in_doubt"]
+
+
+def test_an_edited_call_in_doubt_is_probed_and_asked_about_as_it_may_have_run() -> None:
+    """Found by the simulation, seed 708: after the crash the call ran with the arguments a person had replaced."""
+    till, seen = Till(), []
+
+    @till.ship.probe
+    async def was_it(to: str) -> object:
+        seen.append(to)
+        return False
+
+    first, edited = ToolCall("s", "ship", '{"to": "a"}'), ToolCall("s", "ship", '{"to": "bb"}')
+    asked, fits = till.tools.fingerprint(first), till.tools.fingerprint(edited)
+    log = log_of(
+        QUESTION,
+        calls(("s", "ship", '{"to": "a"}')),
+        ApprovalRequested((ApprovalRequest("s", asked),)),
+        ApprovalDecided("s", True, fingerprint=fits, arguments='{"to": "bb"}'),
+        IntentRecorded(("s",), ("s",)),
+    )
+
+    async def reviewer(shown: Pending) -> ApprovalDecided:
+        seen.append(shown.call.arguments)
+        return ApprovalDecided("s", True)
+
+    drive(log, ScriptedLLM("done"), till.tools, reviewer=reviewer)
+
+    assert seen == ["bb", '{"to": "bb"}']
+    assert till.paid == [2]
+    assert of(ToolReturned, log.state.events)[0].arguments == '{"to": "bb"}'
 
 
 def test_reading_calls_without_an_outcome_simply_run_again_with_the_same_key() -> None:

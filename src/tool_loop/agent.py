@@ -230,7 +230,7 @@ class Attempt:
 
         What reads, or may be repeated, runs side by side. What must not run twice, or declares
         nothing, runs alone and in the order the model asked: nobody knows that it is independent.
-        The task group opens and closes in here and no generator yields inside it, so when the run is
+        All are started and awaited in here, and no generator yields in between, so when the run is
         cancelled no tool outlives it.
         """
         state = self.log.state
@@ -268,12 +268,12 @@ class Attempt:
             taken[call.name] += 1
             real = approvals.effective(call, decision) if decision else call
             self.emit(events.ToolRunning(real))
-            work = self.tools.run(real, key=self.key(call), emit=self.emit, deadline=self.until())
+            work = self.tools.run(real, key=self.key(real), emit=self.emit, deadline=self.until())
             task, held = await settle(work, grace=GRACE_SECONDS if alone else 0.0)
             # What must not run twice and did not land may have happened: never say that it did not.
             lost = say.outcome_unknown if alone else say.cancelled
             result = task.result() if task.done() and not task.cancelled() else lost(call)
-            result = replace(result, seconds=self.now() - began, arguments=real.arguments if real is not call else None)
+            result = replace(result, seconds=self.now() - began, arguments=state.edited_arguments(call))
         repeat = 0 if self.tools.polls(call.name) else state.repeat(call, result)
         await self.record(replace(result, repeat=repeat), held)
 

@@ -81,7 +81,7 @@ async def look_into(attempt: Attempt, call: ToolCall) -> ToolReturned | None:
     found = await tools.probe(call, key=attempt.key(call))
     if isinstance(found, ToolReturned):
         return found
-    gated = tools.needs_approval(call)
+    gated = tools.needs_approval(call) or call.id in state.reviewed
     if found is False and not gated:
         await attempt.record(IntentRecorded((call.id,)))
         return None

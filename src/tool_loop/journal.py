@@ -248,9 +248,25 @@ async def together(works: Sequence[Coroutine[Any, Any, None]], *, one_by_one: bo
             for work in works:
                 work.close()  # what an error or a cancel left undone
         return
-    try:
-        async with asyncio.TaskGroup() as group:
-            for work in works:
-                group.create_task(work)
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+    # In the order of the calls, always: a TaskGroup keeps its tasks in a set, and cancels them in
+    # another order at each run, so that two runs of the same seed had different records.
+    tasks = [asyncio.ensure_future(work) for work in works]
+    held: asyncio.CancelledError | None = None
+    stopping = False
+    while waiting := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
+        except asyncio.CancelledError as cancel:
+            held, stopping = cancel, False
+        if not stopping and (held or any(task.done() and _error(task) for task in tasks)):
+            stopping = True
+            for task in waiting:
+                task.cancel()
+    if error := next((e for e in map(_error, tasks) if e is not None), None):
+        raise error
+    if held:
+        raise held
+
+
+def _error(task: asyncio.Task[None]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()

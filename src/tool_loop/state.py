@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 from .events import (
@@ -49,8 +50,8 @@ class State:
     __slots__ = (
         "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
         "compacted", "cost", "cut",
-        "decisions", "doubtful", "ended", "estimated", "events", "first", "ids", "intents", "interrupted", "pending",
-        "question", "reminded", "requested", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count",
+        "decisions", "doubtful", "edited", "ended", "estimated", "events", "first", "ids", "intents", "interrupted", "pending",
+        "question", "reminded", "requested", "reviewed", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count",
         "transcript", "unpriced", "untrusted",
     )  # fmt: skip
 
@@ -63,6 +64,8 @@ class State:
         self.requested: dict[str, str] = {}
         self.standing: dict[str, ApprovalDecided] = {}
         self.doubtful: set[str] = set()
+        self.reviewed: set[str] = set()
+        self.edited: set[str] = set()
         self.pending: dict[str, ToolCall] = {}
         self.untrusted = False
         self.estimated = False
@@ -221,6 +224,13 @@ class State:
         """What was decided about this call: exactly, or about its tool for the whole run. Exact wins."""
         return self.decisions.get(call.id) or (self.standing.get(call.name) if call.id not in self.doubtful else None)
 
+    def edited_arguments(self, call: ToolCall) -> str | None:
+        """The arguments a person put in the place of the model's, now or before a crash; else None."""
+        decision = self.decisions.get(call.id)
+        if decision is not None and decision.arguments is not None:
+            return decision.arguments
+        return call.arguments if call.id in self.edited else None
+
     def may_start(self, call: ToolCall) -> bool:
         """Whether running it would start it: it was not cut off, not denied, and is not first to be looked into.
 
@@ -235,11 +245,19 @@ class State:
             # They run one after another, each result recorded before the next starts: so of those
             # without a result the first may have happened, and the others certainly have not.
             if open_calls:
-                self.doubtful.add(open_calls[0])
-                # Its approval was used up when it was started.
-                self.decisions.pop(open_calls[0], None)
-                self.requested.pop(open_calls[0], None)
+                self._doubt(open_calls[0])
         self.intents.clear()
+
+    def _doubt(self, call_id: str) -> None:
+        """Its approval was used up when it was started: whoever was asked about it is asked again, and
+        about the arguments that may have run."""
+        self.doubtful.add(call_id)
+        if self.requested.pop(call_id, None) is not None:
+            self.reviewed.add(call_id)
+        decision = self.decisions.pop(call_id, None)
+        if decision is not None and decision.arguments is not None:
+            self.pending[call_id] = replace(self.pending[call_id], arguments=decision.arguments)
+            self.edited.add(call_id)
 
     def _compacted(self, event: Compacted) -> None:
         self.compacted = True

@@ -20,10 +20,10 @@ from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tool_loop.errors import FatalError, Fenced
-from tool_loop.events import Event, ModelReplied, RunEnded, Signal, ToolCall
+from tool_loop.events import ApprovalDecided, Event, ModelReplied, RunEnded, Signal, ToolCall
 from tool_loop.front import Agent
 from tool_loop.limits import Limits
 from tool_loop.llm.retry import Retrying, RetryPolicy
@@ -34,7 +34,7 @@ from .clock import VirtualLoop
 from .invariants import Broken, check
 from .world import RUN, SimJournal, SimModel, SimPerson, Stage, World, executed_but_denied
 
-ATTEMPTS = 14  # the last ones without faults: by then every run has to end
+ATTEMPTS = 24  # the last ones without faults: by then every run has to end
 CALM_AFTER = 8
 STAGE = Stage()
 
@@ -104,9 +104,9 @@ class _Process:
             if not mine.done():
                 other = asyncio.ensure_future(self.drive())
                 await asyncio.wait({mine, other})
-                return other.result() if not other.cancelled() else "cancelled"
+                return other.result()
         await asyncio.wait({mine})
-        return "cancelled" if mine.cancelled() else mine.result()
+        return "waiting" if mine.cancelled() else mine.result()
 
     async def drive(self) -> str:
         world = self.world
@@ -118,6 +118,8 @@ class _Process:
         began = asyncio.get_running_loop().time()
         try:
             result = await agent.run("the question", run_id=RUN)
+        except asyncio.CancelledError:
+            return "cancelled"
         except Fenced:
             return "fenced"
         except FatalError as error:
@@ -202,6 +204,9 @@ def _judge(world: World, limits: Limits) -> None:
     if not state.ended:
         world.complain("I20", "the run did not end, although nothing was in its way any more")
     calls: list[ToolCall] = [c for e in events if isinstance(e, ModelReplied) for c in e.calls]
+    asked = {c.id: c for c in calls}
+    edits = [(e.call_id, e.arguments) for e in events if isinstance(e, ApprovalDecided) and e.arguments is not None]
+    calls += [replace(asked[call_id], arguments=arguments) for call_id, arguments in edits]
     executed_but_denied(world, events, {call_key(RUN, state.ids[c.id], c): c.id for c in calls})
 
 

@@ -28,6 +28,7 @@ from tool_loop.state import State
 from .invariants import Broken, check_messages
 
 RUN = "sim"
+ENDLESS = 600  # records; the longest run in order has about 150
 PROVIDER_FAULTS = (
     "rate_limit", "overloaded", "server_error", "timeout", "connection", "protocol", "empty", "model_output",
     "auth", "not_found", "bad_request", "context_length", "content_filter", "quota",
@@ -42,6 +43,8 @@ class World:
 
     seed: int
     random: random.Random = field(init=False)
+    trouble: float = field(init=False)
+    left: int = field(init=False)
     disk: list[str] = field(default_factory=list)
     fence: int = 0
     fencing: bool = True
@@ -63,6 +66,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
+        self.left = self.random.randrange(1, 12)
         # Some worlds are quiet and some are terrible: faults that come one at a time are found as
         # well as those that need three others first.
         self.trouble = self.random.choice((0.0, 0.02, 0.05, 0.15))
@@ -142,6 +146,8 @@ class SimLog:
             self.state.apply(decode(line))  # a decision that was made elsewhere meanwhile
         if world.strikes("write error", 0.3):
             raise JournalError("disk full")
+        if len(world.disk) > ENDLESS:
+            raise RuntimeError("the run goes on for ever")
         line = encode(event)
         if world.strikes("crash before a write", 0.5):
             await world.die("before a write")
@@ -180,7 +186,6 @@ class SimModel:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.left = world.random.randrange(1, 7)
 
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
         world = self.world
@@ -229,11 +234,11 @@ class SimModel:
     def _say(self, request: Request) -> ModelReplied:
         draw = self.world.random
         usage = Usage() if draw.random() < 0.2 else Usage(request.transcript.chars // 4, draw.randrange(40))
-        self.left -= 1
+        self.world.left -= 1
         if not request.may_call:
             calls = (self._call(0),) if self.world.strikes("calls although withheld", 2.0) else ()
             return ModelReplied("" if calls and draw.random() < 0.5 else "in short", calls, usage=usage)
-        if self.left < 0:
+        if self.world.left < 0:
             text = '{"name": "look", "arguments": {"n": 1}}' if self.world.strikes("a call as text", 2.0) else "done"
             return ModelReplied(text, usage=usage)
         stop: Stop = "length" if self.world.strikes("cut by length") else "tool_calls"

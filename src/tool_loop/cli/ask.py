@@ -8,7 +8,6 @@ from typing import Any
 
 from . import EXIT_CODES, _options, command
 
-
 EPILOG = f"""\
 On a terminal the answer appears as it is written. Into a pipe or a file goes only what is final, because
 a reply can fail halfway and be asked for again; --json lets a program follow all of it.

@@ -21,6 +21,10 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: Namespace) -> int:
+    # Said plainly when it is missing (a clone, and a Python outside its venv); in the run it would be
+    # one tool after another that fails.
+    import jsonschema_rs  # noqa: F401
+
     from tool_loop.demo import QUESTION, Steps, run_demo, transcript
     from tool_loop.errors import UsageError
     from tool_loop.terminal import Terminal, safe

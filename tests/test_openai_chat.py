@@ -172,6 +172,17 @@ def test_a_header_that_cannot_be_sent_is_the_configurations_fault(value: str) ->
         asyncio.run(main())
 
 
+def test_the_key_is_in_no_text_of_the_model() -> None:
+    key = "sk-proj-0123456789"
+    llm = chat(key=key, url="https://me.openai.azure.com/v1")
+
+    for shown in (llm, vars(llm), vars(llm.endpoint), llm.endpoint.failures):
+        assert key not in repr(shown)
+    with pytest.raises(UsageError) as caught:
+        chat(key=key, extra_body={"stream": 1})
+    assert key not in str(caught.value)
+
+
 def test_azure_gets_the_key_in_the_header_of_its_older_api_too() -> None:
     server = Server()
 

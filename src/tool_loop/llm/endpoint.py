@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from tool_loop.errors import ConfigurationError, ProviderError
 
-from .secret import Secret, printable
+from .secret import SealedHeaders, Secret, printable
 from .sse import EventTooLarge, SSEEvent, SSEReader
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Endpoint:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.base_url = checked_url(base_url, failures.url_name)
-        self._headers = dict(headers)
+        self._headers = SealedHeaders(headers)
         self.failures = failures
         self._transport = transport
         self._now = now
@@ -95,7 +95,8 @@ class Endpoint:
         deadline: float | None = None,
     ) -> ModelReplied:
         """Send one request and read one complete reply; anything less is a `ProviderError`."""
-        headers = {**self._headers, "content-type": "application/json"}
+        headers = SealedHeaders(self._headers)
+        headers["content-type"] = "application/json"
         if key:
             headers["idempotency-key"] = _header_value(key)
         async with self._transport.post(self.url(path), headers, body, deadline=deadline) as exchange:

@@ -60,6 +60,15 @@ class Secret:
         raise TypeError("a Secret is not written anywhere")
 
 
+class SealedHeaders(dict[str, str]):
+    """Headers of which only the names are shown, where a traceback or a debugger prints what there is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"SealedHeaders({', '.join(self)})"
+
+
 # Every key in use, for the exit to logs and traces, where nobody knows any more whose text it is.
 _ALIVE: Final[WeakSet[Secret]] = WeakSet()
 _LOCK: Final = Lock()  # one thread may log while another makes a model

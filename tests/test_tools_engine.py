@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import runpy
 import shutil
 import socket
 import subprocess
@@ -244,9 +245,9 @@ def pids(root: Root) -> list[int]:
 def test_a_search_past_its_deadline_is_killed_with_all_it_started(root, tmp_path):
     engine = engine_that(tmp_path, f"{CHILDREN}wait\n")
 
-    error = refused(root, engine, seconds=0.5)
+    error = refused(root, engine, seconds=0.3)
 
-    assert (error.kind, error.message) == ("timed_out", "nothing was found within 0.5 s")
+    assert (error.kind, error.message) == ("timed_out", "nothing was found within 0.3 s")
     assert error.hint == "narrow it with path or glob"
     assert gone(pids(root))
 
@@ -254,9 +255,9 @@ def test_a_search_past_its_deadline_is_killed_with_all_it_started(root, tmp_path
 def test_what_was_found_before_the_deadline_is_shown(root, tmp_path):
     engine = engine_that(tmp_path, says("a.txt\x002:1:4:needle\n") + f"{CHILDREN}wait\n")
 
-    text = search(root, engine, seconds=0.5)
+    text = search(root, engine, seconds=0.3)
 
-    assert text.startswith("first 1 match, there may be more (ripgrep; stopped after 0.5 s; narrow it")
+    assert text.startswith("first 1 match, there may be more (ripgrep; stopped after 0.3 s; narrow it")
     assert text.endswith("\na.txt:2: needle")
     assert gone(pids(root))
 
@@ -312,7 +313,7 @@ def test_a_repetition_within_a_repetition_is_stopped_not_waited_for(root):
     Path(root.path, "b.txt").write_text("a" * 40 + "!\n")
     started = time.perf_counter()
 
-    error = refused(root, Engine("re", sys.executable), pattern="(a+)+b", path="b.txt", seconds=0.5)
+    error = refused(root, Engine("re", sys.executable), pattern="(a+)+b", path="b.txt", seconds=0.3)
 
     assert error.kind == "timed_out"
     assert "(a+)+" in error.hint
@@ -496,6 +497,7 @@ def tree(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     os.mkfifo(tmp_path / "pipe")
+    os.mkfifo(tmp_path / ".ignore")
     (tmp_path / "link").symlink_to("a.txt")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -516,6 +518,15 @@ def test_the_worker_writes_what_ripgrep_writes(tree, capfdbinary):
         b"",
     ]
     assert err == b"searched 7 files, 0 in part\n"
+
+
+def test_the_worker_is_a_program(tree, monkeypatch, capfdbinary):
+    monkeypatch.setattr(sys, "argv", ["_worker.py", job(glob="a.*")])
+
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(_worker.__file__, run_name="__main__")
+    assert ended.value.code == 0
+    assert capfdbinary.readouterr().out == b"a.txt\x002:1:4:needle\n"
 
 
 @pytest.mark.parametrize(

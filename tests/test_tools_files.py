@@ -327,7 +327,7 @@ def test_sizes_are_written_for_people():
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\0"), max_size=20), min_size=1, max_size=30),
     st.integers(1, 40),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import socket
@@ -84,10 +83,8 @@ def open_descriptors() -> int:
 
 @contextmanager
 def no_descriptor_left():
-    gc.collect()
     before = open_descriptors()
     yield
-    gc.collect()
     assert open_descriptors() == before
 
 
@@ -307,7 +304,7 @@ paths = st.one_of(
 
 
 @pytest.mark.skipif(not has_kernel(), reason="no openat2 here")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(paths)
 @example("in_dir/../../top.txt")
 @example("src/deep/up/..")
@@ -374,7 +371,7 @@ def test_a_directory_that_is_swapped_for_a_link_does_not_lead_out(tree, opener):
                 read.add(content(root, "swapped/secret.txt" if attempt % 2 else "src/../swapped/../swapped/secret.txt"))
             except ToolError as error:
                 kinds.add(error.kind)
-            if (attempt > 300 and read and kinds) or attempt > 3000:
+            if (attempt > 300 and read and kinds) or attempt > 1500:
                 break
     finally:
         stop.set()
@@ -402,7 +399,7 @@ def test_a_directory_that_is_moved_out_takes_nobody_along(tree, opener):
     root = Root(tree, opener=opener)
     read: set[str] = set()
     try:
-        for _ in range(600):
+        for _ in range(300):
             try:
                 read.add(content(root, "moving/deep/../../secret.txt"))
             except ToolError:

@@ -69,6 +69,7 @@ def test_a_call_is_short_whatever_its_arguments() -> None:
     [
         ("grep", "1 match in 1 file (ripgrep)\nagent.py:50: def next_move", "1 match in agent.py:50"),
         ("grep", "2 matches in 1 file (ripgrep)\na.py:50: x\na.py:51: x", "2 matches in a.py"),
+        ("grep", "1 match in 1 file (ripgrep)\na-b.py-49- y\na-b.py:50: x", "1 match in a-b.py"),
         ("grep", "2 matches in 2 files (ripgrep)\na.py:50: x\nb.py:51: x", "2 matches in 2 files (ripgrep)"),
         ("grep", "no matches (ripgrep)", "no matches (ripgrep)"),
         ("read_file", "lines 1-2 of 2\na\nb", "lines 1-2 of 2"),

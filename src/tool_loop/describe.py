@@ -37,7 +37,8 @@ LINE_CHARS = 300
 
 # Tools of this package begin their results with a line that says what follows.
 _WITH_HEADER = frozenset({"list_dir", "read_file", "grep"})
-_ONE_FILE = re.compile(r"(\d+ match(?:es)? in )1 file\b[^\n]*\n(.+?:\d+): ")
+# The first line shown may be one before the match: file-line- in place of file:line:
+_ONE_FILE = re.compile(r"(\d+ match(?:es)? in )1 file\b[^\n]*\n(.+?)([:-])(\d+)\3 ")
 
 
 # --- a call and what came of it -------------------------------------------------------------------
@@ -60,8 +61,8 @@ def outcome_line(result: ToolReturned, call: ToolCall | None = None) -> str:
         return _failure_line(result, call)
     if call and call.name == "grep" and (found := _ONE_FILE.match(result.content)):
         # Where it is says more than that it is in one file.
-        place = found[2] if found[1].startswith("1 ") else found[2].rpartition(":")[0]
-        return _cut(found[1] + place, LINE_CHARS)
+        line = f":{found[4]}" if found[3] == ":" and found[1].startswith("1 ") else ""
+        return _cut(f"{found[1]}{found[2]}{line}", LINE_CHARS)
     first, _, rest = result.content.lstrip("\n")[: 4 * LINE_CHARS].partition("\n")
     if rest and (call is None or call.name not in _WITH_HEADER):
         return f"{_cut(first, LINE_CHARS)} ({plural(_lines(result.content), 'line')})"

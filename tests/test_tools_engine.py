@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tool_loop.errors import ToolError, UsageError
-from tool_loop.tools import _worker
+from tool_loop.tools import _child, _worker
 from tool_loop.tools._child import run
 from tool_loop.tools._matches import parse
 from tool_loop.tools.search import Engine, grep, search_engine
@@ -279,6 +279,29 @@ def test_a_cancelled_search_leaves_no_process(root, tmp_path):
         asyncio.run(cancelled(times))
         assert gone(pids(root))
         Path(root.path, "pids").unlink()
+
+
+def test_a_cancel_while_a_program_cannot_be_started_is_still_a_cancel():
+    async def never_started():
+        await asyncio.sleep(0)
+        raise FileNotFoundError
+
+    async def main():
+        waiting = asyncio.ensure_future(_child._started(asyncio.ensure_future(never_started()), 5))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await waiting
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+
+
+def test_a_program_that_takes_too_long_to_start_is_not_waited_for():
+    async def main():
+        await _child._started(asyncio.ensure_future(asyncio.sleep(60)), 0.01)
+
+    with pytest.raises(TimeoutError, match="not started within"):
+        asyncio.run(main())
 
 
 def test_cancelled_at_any_turn_nothing_is_left_behind(root):

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 # Heap of a child. ripgrep reserves 16 bytes for each match in a line and the whole of a line it has
 # to look at: one line of 1 GB took it to 17 GB. Within this it is refused the memory and ends.
@@ -51,10 +51,7 @@ async def run(argv: Sequence[str], *, cwd: str, seconds: float, most: int, descr
         start_new_session=True,
         pass_fds=descriptors,
     )
-    # A cancel waits until the child is ours: asyncio would kill the child alone, not what it started.
-    starting = loop.create_task(start)
-    cancelled = await _settled(starting, _START_SECONDS)
-    transport, capture = starting.result()
+    transport, capture, cancelled = await _started(loop.create_task(start), _START_SECONDS)
     try:
         if cancelled:
             raise asyncio.CancelledError
@@ -92,6 +89,24 @@ class _Capture(asyncio.SubprocessProtocol):
         for future in (self.done, self.gone):
             if not future.done():
                 future.set_result(None)
+
+
+_Child: TypeAlias = tuple[asyncio.SubprocessTransport, _Capture]
+
+
+async def _started(
+    starting: asyncio.Task[_Child], seconds: float
+) -> tuple[asyncio.SubprocessTransport, _Capture, bool]:
+    """The child, and whether a cancel came while it was started.
+
+    A cancel waits until the child is ours: asyncio would kill the child alone, not what it started.
+    """
+    cancelled = await _settled(starting, seconds)
+    if starting.cancel():
+        raise TimeoutError(f"the program was not started within {seconds:g} s")
+    if cancelled and starting.exception():
+        raise asyncio.CancelledError
+    return (*starting.result(), cancelled)
 
 
 async def _end(transport: asyncio.SubprocessTransport, capture: _Capture) -> None:

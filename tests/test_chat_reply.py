@@ -710,6 +710,15 @@ def test_an_error_after_text_costs_what_was_counted() -> None:
     assert Read(counted + event({"error": {"message": "x"}})).bad.tokens == 6
 
 
+def test_a_limit_that_is_told_twice_is_told_once() -> None:
+    counted = {"usage": {"prompt_tokens": 5, "completion_tokens": 9}}
+    error = event({"error": {"message": "Token limit reached", "code": 400}} | counted)
+
+    read = Read(chunk({"content": "Par"}, "length") + error + DONE)
+    assert (read.good.text, read.good.stop, read.good.usage) == ("Par", "length", Usage(5, 9))
+    assert Read(chunk({"content": "Par"}, "stop") + error + DONE).bad.kind == "context_length"
+
+
 def test_an_error_key_that_says_nothing_is_no_error() -> None:
     assert (
         Read(

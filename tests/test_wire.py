@@ -3,7 +3,7 @@
 Each case is served over a real socket and read through the real HTTP stack. `WIRE_CORPUS` names
 another folder of the same format (with `recorded/` and `quirks/` in it, either may be missing).
 
-Where a case has an `alt`, both pass here; what the package does, and why, is at `CHOICES` below.
+Where a case has an `alt`, both pass here; what the package does is said below.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pytest
 from tests.wire_server import WireServer, served
 from tool_loop.errors import ProviderError, ToolLoopError
 from tool_loop.events import ModelReplied, TextDelta, ToolCall
+from tool_loop.llm.error_body import read_error
 from tool_loop.llm.retry import Retrying, RetryPolicy
 from tool_loop.llm.transport import Timeouts
 from tool_loop.messages import AssistantMessage, ToolMessage, Transcript, UserMessage, repaired
@@ -36,11 +37,9 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 SHARED = HERE.parent.parent / "shared" / "wire"
 
-# Where the corpus leaves a choice, `expect` is what the package does, but for these.
-CHOICES = {
-    "refusal": "a refusal is the visible text of its reply, with stop 'refusal': an empty answer would hide it",
-    "name_alt": "control tokens that leaked into the name of a real tool are cut off: nothing is guessed",
-}
+# Where the corpus leaves a choice, the package does what `expect` says, in every case, but for two
+# details. A refusal is the visible text of its reply, with stop "refusal": an empty answer would hide
+# it. And control tokens that leaked into the name of a real tool are cut off, which guesses nothing.
 
 DIALECTS = {
     "chat": ("tool_loop.llm.openai_chat", "OpenAIChat", "/v1"),
@@ -112,10 +111,28 @@ def llm_of(case: dict[str, Any], url: str) -> LLM:
     limit = {"responses": "max_output_tokens", "messages": "max_tokens"}.get(case["api"], "")
     if limit in sent:
         settings[limit] = sent[limit]
+    settings |= refused_setting(case)
     if "mistral" in str(case.get("given", {}).get("provider_option", "")):
         settings["tool_ids"] = "mistral"
     llm: LLM = make(model=case.get("model") or "test-model", base_url=url + path, api_key="key-of-the-test", **settings)
     return llm
+
+
+REFUSED_SETTINGS: dict[str, dict[str, Any]] = {
+    "max_tokens": {"max_output_tokens": 100},
+    "max_completion_tokens": {"max_output_tokens": 100, "token_param": "max_completion_tokens"},
+    "temperature": {"temperature": 0.5},
+    "stream_options": {"stream_options": True},
+    "parallel_tool_calls": {"parallel_tool_calls": True},
+}
+
+
+def refused_setting(case: dict[str, Any]) -> dict[str, Any]:
+    """Where a server refuses a setting and then takes the request, it was one that had been asked for."""
+    if case["api"] != "chat" or "responses" not in case:
+        return {}
+    said = read_error(case["responses"][0].get("body_text", ""))
+    return REFUSED_SETTINGS.get(said.param.split(".")[0], {})
 
 
 def request_for(case: dict[str, Any]) -> Request:

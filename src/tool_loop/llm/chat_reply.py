@@ -136,6 +136,10 @@ class ChatReply:
         """Choice 0 of a chunk or a document, after a look at everything that stands beside it."""
         error = body.get("error")
         if error or named == "error":
+            if _STOPS.get(_normal(self._finish)) == "length":
+                # One router reports the limit a second time, as an error. The reply is here, and cut.
+                self._count(body.get("usage"))
+                return None
             raise self._failures.inside(body, tokens=self._spent())
         choices = body.get("choices")
         if not choices and is_error(body):
@@ -263,7 +267,7 @@ class ChatReply:
     # --- out --------------------------------------------------------------------------------------
 
     def reply(self) -> ModelReplied:
-        finish = (self._finish or "").lower().replace("-", "_")
+        finish = _normal(self._finish)
         if not self._started:
             raise self._failures.protocol("no choices", tokens=self._spent())
         if finish in _FAILED:
@@ -303,6 +307,10 @@ class ChatReply:
         if event.event == "error":
             return self._failures.inside(chunk if chunk is not None else text, tokens=self._spent())
         return self._failures.protocol("an event that is no chunk", text, tokens=self._spent())
+
+
+def _normal(finish: str | None) -> str:
+    return (finish or "").lower().replace("-", "_")
 
 
 def _silent(_: object) -> None:

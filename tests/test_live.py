@@ -254,6 +254,14 @@ def test_the_budget_counts_from_the_last_question_and_shows_money_where_it_is_li
     assert seen["now"].endswith("     step 2 · 10.5k tokens · $0.0100 of $0.5000 · 0.1 s of 1 min")
 
 
+def test_the_last_word_is_no_step() -> None:
+    steps: list[Step] = [ASKED, FOUND, MISSING, LimitReached("step limit"), ModelAsked(2, tools=False), 0.1, "now"]
+    with pty() as it:
+        seen = watch(it, steps, limits=Limits(steps=1, seconds=None))
+
+    assert seen["now"].endswith("     the last word · 10.5k of 200k tokens · 0.1 s")
+
+
 def test_a_narrow_terminal_is_never_overrun() -> None:
     steps: list[Step] = [
         ModelReplied("", (ToolCall("1", "grep", '{"pattern": "中文字中文字中文字中文字"}'),)),

@@ -7,7 +7,7 @@ Pure but for the clock it is given. Knows nothing about how lines are drawn (`te
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .describe import call_line, retry_line
 from .events import (
@@ -51,6 +51,7 @@ class _Model:
     """The wait for a reply: since when, what has come of it, and the retry it waits for."""
 
     since: float
+    last_word: bool = False
     reasoning: int = 0
     text: int = 0
     retry: RetryWaiting | None = None
@@ -81,12 +82,12 @@ class Status:
 
     def see(self, happening: Event | Signal) -> None:
         match happening:
-            case ModelAsked():
-                self._model = _Model(self._clock())
+            case ModelAsked(tools=tools):
+                self._model = _Model(self._clock(), not tools)
             case TextDelta() | ReasoningDelta() | RetryWaiting():
                 self._hear(happening)
             case Restarted():
-                self._model = _Model(self._model.since if self._model else self._clock())
+                self._model = replace(self._model, text=0, reasoning=0) if self._model else _Model(self._clock())
             case ToolRunning(call=call):
                 self._running[call.id] = _Running(call, self._clock())
             case ToolProgress(call_id=call_id, text=text):
@@ -156,6 +157,8 @@ class Status:
         steps, tokens, cost = tally.before
         step = tally.steps - steps + (self._model is not None)
         parts = [f"step {step} of {limits.steps}" if limits.steps else f"step {step}"]
+        if self._model and self._model.last_word:
+            parts = ["the last word"]  # it comes on top of the limit
         if spent := tally.tokens - tokens:
             most = f" of {short(limits.tokens)}" if limits.tokens else ""
             parts.append(f"{short(spent)}{most} tokens")

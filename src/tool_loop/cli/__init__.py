@@ -26,6 +26,9 @@ COMMANDS = {
     "resume": "go on with a run that was interrupted, or that waited for an approval",
     "approve": "allow a call that waits",
     "deny": "refuse a call that waits",
+    "chaos": "try an agent with everything that can go wrong, offline",
+    "replay": "drive a saved run again through today's code, and see where it would act differently",
+    "check": "hold a saved run against what must be true of every one",
 }
 
 EXIT_CODES = """\

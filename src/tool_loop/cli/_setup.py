@@ -89,17 +89,22 @@ def tools_of(args: Namespace) -> ToolRegistry:
 
 def own_tools(spec: str) -> list[Any]:
     """What `--tools module:name` (or `file.py:name`) names: a tool, a function, or several of them."""
+    found = named(spec, "--tools")
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+def named(spec: str, option: str) -> Any:
+    """What `module:name` or `file.py:name` names. Raises `UsageError` for what is not there."""
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
-        raise UsageError(f"--tools {spec!r} is not MODULE:NAME or FILE.py:NAME")
+        raise UsageError(f"{option} {spec!r} is not MODULE:NAME or FILE.py:NAME")
     try:
         module = _from_file(place) if place.endswith(".py") else _imported(place)
     except Exception as error:  # whatever the person's own module does when it is imported
-        raise UsageError(f"--tools {spec}: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{option} {spec}: {type(error).__name__}: {error}") from error
     if not hasattr(module, name):
-        raise UsageError(f"--tools {spec}: there is no {name!r} in {place}")
-    found = getattr(module, name)
-    return list(found) if isinstance(found, list | tuple) else [found]
+        raise UsageError(f"{option} {spec}: there is no {name!r} in {place}")
+    return getattr(module, name)
 
 
 def _imported(name: str) -> object:

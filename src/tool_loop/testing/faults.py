@@ -222,6 +222,11 @@ class Faults:
             raise UsageError("die() needs the journal of the run: Agent(..., journal=faults.journal(...))")
         self.dead = True
 
+    def calm(self) -> None:
+        """From here on nothing goes wrong any more."""
+        self._plans.clear()
+        self._chances.clear()
+
     def release(self) -> None:
         """Let go of the threads in which a plain function hangs."""
         self.gate.set()
@@ -275,11 +280,12 @@ class Faults:
 
     def assert_struck(self) -> None:
         """Raises AssertionError when a fault that was placed never struck: then the test shows nothing."""
-        left = [str(plan) for plan in self._plans if plan.left]
-        if left:
-            raise AssertionError(
-                f"never struck: {', '.join(left)}; what did: {', '.join(map(str, self.struck)) or 'none'}"
-            )
+        if left := self.unstruck():
+            raise AssertionError(f"never struck: {left}; what did: {', '.join(map(str, self.struck)) or 'none'}")
+
+    def unstruck(self) -> str:
+        """The faults that were placed and have not struck so far, "" when all have."""
+        return ", ".join(str(plan) for plan in self._plans if plan.left)
 
 
 _WORDS = {

@@ -20,8 +20,6 @@ from tool_loop.terminal import Terminal, one_line, safe
 # The person has to change something; no later attempt would end differently.
 _SETUP = frozenset({"auth", "not_found", "quota"})
 
-_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
-
 
 def exit_code(error: BaseException) -> int:
     match error:
@@ -37,10 +35,13 @@ def exit_code(error: BaseException) -> int:
 
 def explain(error: Exception, resume: str = "") -> int:
     """Say on stderr what failed, what is safe and what to do; the exit code. `resume` is the command for it."""
+    # The errors of this package never hold a key. This is for the exceptions of others.
+    from tool_loop.scrub import scrub
+
     err = Terminal(sys.stderr, quiet_when_gone=True)
     if os.environ.get("TOOL_LOOP_DEBUG"):
-        err.write("".join(map(_scrubbed, traceback.format_exception(error))))
-    first, *more = _scrubbed(_words(error)).split("\n")
+        err.write(safe(scrub("".join(traceback.format_exception(error)))))
+    first, *more = scrub(_words(error)).split("\n")
     err.line(f"tool-loop: {one_line(first)}")
     for line in more:
         err.line(safe(line))
@@ -60,12 +61,3 @@ def _words(error: Exception) -> str:
             return str(error)
         case _:
             return f"internal error: {type(error).__name__}: {error}\nTOOL_LOOP_DEBUG=1 shows where it happened."
-
-
-def _scrubbed(text: str) -> str:
-    # The errors of this package never hold a key. This is for the exceptions of others.
-    from tool_loop.llm.secret import Secret
-
-    for name in _KEYS:
-        text = Secret(os.environ.get(name, "")).scrub(text)
-    return text

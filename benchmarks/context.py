@@ -131,8 +131,8 @@ def main() -> int:
             compactions = sum(isinstance(e, Compacted) for e in result.events)
             share = server.shared / server.sent
             print(
-                f"| {name} | {result.steps} | {compactions} | {server.refused} | {server.largest:,} | {server.tokens:,} "
-                f"| {share:.1%} |"
+                f"| {name} | {result.steps} | {compactions} | {server.refused} | {server.largest:,} "
+                f"| {server.tokens:,} | {share:.1%} |"
             )
             if result.reason != "answered" or result.tool_calls != steps:
                 broken.append(f"{name}: {result.reason} after {result.tool_calls} calls")

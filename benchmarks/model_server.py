@@ -8,6 +8,7 @@ then answers. With `"stream"` in the request the reply comes as server-sent even
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 
@@ -71,10 +72,8 @@ async def main() -> None:
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     asyncio.get_running_loop().run_in_executor(None, sys.stdin.read).add_done_callback(lambda _: server.close())
-    try:
+    with contextlib.suppress(asyncio.CancelledError):
         await server.serve_forever()
-    except asyncio.CancelledError:
-        pass
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from tool_loop import agent, approvals, journal, messages
+from tool_loop import agent, approvals, compaction, journal, messages
 from tool_loop.agent import Attempt
-from tool_loop.events import Event, IntentRecorded, LimitReached, ModelReplied, ToolCall, ToolReturned
+from tool_loop.events import Event, IntentRecorded, ModelReplied, ToolCall, ToolReturned
 from tool_loop.messages import ToolMessage, Transcript, shown
 from tool_loop.ports import Request
 from tool_loop.state import State
@@ -176,14 +176,14 @@ def shown_before_written() -> Iterator[None]:
         yield
 
 
-def context_is_never_shortened() -> AbstractContextManager[object]:
-    from tool_loop import compaction
+def compaction_parts_a_turn() -> AbstractContextManager[object]:
+    plan = compaction.plan
 
-    async def shrug(attempt: Attempt) -> bool:
-        await attempt.record(LimitReached("a step"))
-        return True
+    def parting(state: State, window: int | None) -> compaction.Plan:
+        todo = plan(state, window)
+        return replace(todo, upto=todo.upto + 1) if todo.upto else todo
 
-    return patch.object(compaction, "compact", shrug)
+    return patch.object(compaction, "plan", parting)
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -207,6 +207,6 @@ MUTANTS: dict[str, Mutant] = {
         denials_overlooked,
         approvals_not_asked_for,
         shown_before_written,
-        context_is_never_shortened,
+        compaction_parts_a_turn,
     )
 }

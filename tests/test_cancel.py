@@ -42,7 +42,7 @@ class Model:
 
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
         step = sum(1 for m in request.transcript.messages if getattr(m, "calls", None))
-        for word in "thinking about it".split():
+        for word in ("thinking", "about", "it"):
             emit(TextDelta(word))
             await asyncio.sleep(0)
         self.paid += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from dataclasses import replace
@@ -75,10 +76,8 @@ def test_what_no_waiting_can_mend_is_not_retried_and_the_run_can_be_resumed(kind
 def test_a_401_fails_at_once_and_a_429_waits_as_long_as_it_was_told() -> None:
     async def took(error: ProviderError) -> float:
         agent = Agent(ScriptedLLM(error, "done"))
-        try:
+        with contextlib.suppress(ProviderError):
             await agent.run("q")
-        except ProviderError:
-            pass
         return asyncio.get_running_loop().time()
 
     assert run_virtual(took(fails("auth", status=401))) == 0

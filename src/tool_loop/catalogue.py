@@ -30,8 +30,8 @@ CATALOGUE: tuple[Failure, ...] = (
         "429, 408, 409, 425",
         ("rate_limit", "timeout"),
         "retried, after the wait the server asks for (retry-after-ms, Retry-After in seconds or as a date, the reset "
-        "of the exhausted limit), else with exponential backoff and full jitter; a wait that does not fit the deadline is "
-        "reported at once, with the figure",
+        "of the exhausted limit), else with exponential backoff and full jitter; a wait that does not fit the "
+        "deadline is reported at once, with the figure",
     ),
     Failure(
         "transport",

@@ -82,7 +82,8 @@ class MemoryJournal:
             for run_id, log in self._logs.items()
             if log.state.events
         ]
-        return sorted(listed[::-1], key=lambda run: run.updated, reverse=True)
+        listed.reverse()  # of two that got on in the same moment, the one that began later is first
+        return sorted(listed, key=lambda run: run.updated, reverse=True)
 
     def records(self, run_id: str) -> list[Record]:
         """All records of a run, oldest first. Raises `UnknownRun`."""

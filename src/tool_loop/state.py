@@ -47,14 +47,6 @@ class State:
     call's id with its position) and `transcript` span the whole run.
     """
 
-    __slots__ = (
-        "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
-        "compacted", "cost", "cut",
-        "decisions", "doubtful", "edited", "ended", "estimated", "events", "first", "ids", "intents", "interrupted", "pending",
-        "question", "reminded", "requested", "reviewed", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count",
-        "transcript", "unpriced", "untrusted",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.transcript = Transcript()

@@ -82,7 +82,7 @@ class _Check:
         self.found.append(Broken(rule, self.index, type(self.event).__name__, why))
 
     def walk(self, events: Sequence[Event]) -> None:
-        for self.index, self.event in enumerate(events):  # noqa: B020  where we are is part of every message
+        for self.index, self.event in enumerate(events):  # where we are is part of every message
             event = self.event
             if self._out_of_place(event):
                 return  # from here on the state would be nonsense, and so would every message

@@ -22,6 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from tool_loop.codec import encode
 from tool_loop.errors import FatalError, Fenced
 from tool_loop.events import ApprovalDecided, Event, ModelReplied, RunEnded, Signal, ToolCall
 from tool_loop.front import Agent
@@ -30,9 +31,10 @@ from tool_loop.llm.retry import Retrying, RetryPolicy
 from tool_loop.result import Result
 from tool_loop.state import State, call_key
 
+from .cast import SimModel, SimPerson, Stage, executed_but_denied
 from .clock import VirtualLoop
 from .invariants import Broken, check
-from .world import RUN, SimJournal, SimModel, SimPerson, Stage, World, executed_but_denied
+from .world import RUN, SimJournal, World
 
 ATTEMPTS = 24  # the last ones without faults: by then every run has to end
 CALM_AFTER = 8
@@ -138,6 +140,8 @@ class _Process:
         return "waiting"
 
     def watch(self, happening: Event | Signal) -> None:
+        if isinstance(happening, Event) and encode(happening) not in self.world.disk[-8:]:
+            self.world.complain("I23", f"{type(happening).__name__} was shown before it was on record")
         if self.world.strikes("a subscriber raises", 0.2):
             raise ValueError("a subscriber's own trouble")
 
@@ -148,7 +152,7 @@ def _bury(loop: VirtualLoop) -> None:
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  it was killed on purpose
         with suppress(RuntimeError):  # a task group would like to wait for its children
-            task.get_coro().close()  # type: ignore[union-attr]
+            task.get_coro().close()
     loop.close()
 
 
@@ -164,10 +168,9 @@ def limits_of(world: World) -> Limits:
     )
 
 
-def simulate(seed: int, *, fencing: bool = True) -> Story:
+def simulate(seed: int) -> Story:
     """One run in the world of this seed, through as many processes as it takes."""
     world = STAGE.world = World(seed)
-    world.fencing = fencing
     limits = limits_of(world)
     world.bounded = limits.seconds is not None
     for attempt in range(ATTEMPTS):
@@ -237,7 +240,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.seed is not None:
         story = simulate(args.seed)
         print(*story.lines, sep="\n")
-        print(*(story.broken or ["nothing is broken"]), sep="\n")
+        print(*([str(b) for b in story.broken] or ["nothing is broken"]), sep="\n")
         return 1 if story.broken else 0
     began = time.perf_counter()
     shares = [range(args.start + n, args.start + args.seeds, args.jobs) for n in range(args.jobs)]

@@ -322,7 +322,15 @@ def test_a_write_that_fails_ends_the_attempt_before_the_effect_it_was_to_record(
 
 def test_the_catalogue_names_every_kind_there_is_in_code_and_no_other() -> None:
     listed = {kind for row in CATALOGUE for kind in row.kinds}
-    reasons = {"repeated call", "step limit", "token budget", "money budget", "tool call limit", "deadline"}
+    reasons = {
+        "repeated call",
+        "step limit",
+        "token budget",
+        "money budget",
+        "tool call limit",
+        "deadline",
+        "empty answer",
+    }
     journal = {"journal", "run_busy", "fenced", "journal_damaged", "poisoned"}
 
     assert listed == set(TOOL_ERROR_KINDS) | set(PROVIDER_KINDS) | reasons | journal

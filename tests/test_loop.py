@@ -85,6 +85,9 @@ IN_PROSE = ModelReplied("<tool_call>look", call_in_text=True)
             id="an answer on the last step counts",
         ),
         pytest.param((QUESTION, ModelReplied("hm", stop="pause")), {}, Ask(), id="a pause is not an answer"),
+        pytest.param(
+            (QUESTION, ModelReplied("", stop="length")), {}, Stop("empty answer"), id="nothing said before the cut"
+        ),
         pytest.param(DONE_LOOK, {"steps": 1}, Stop("step limit"), id="steps used up"),
         pytest.param(
             (QUESTION, calls(("1", "look"), usage=Usage(900, 90)), ToolReturned("1", "x")),

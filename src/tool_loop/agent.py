@@ -64,10 +64,10 @@ def next_move(state: State, tools: Tools, limits: Limits, elapsed: float = 0.0) 
         # not fit; told once, most recover. Told twice, none has, so then it is the answer.
         if reply.call_in_text and not state.reminded and not state.stopping:
             return Remind(say.NO_CALL_FOUND)
-        if state.stopping and not reply.text.strip():
-            # Every limit ends in an answer. When the model gives none, not even after it was asked for
-            # nothing else, the record does: what was asked, what was found, why it stopped.
-            return End(say.from_journal(state))
+        if not reply.text.strip():
+            # Cut or filtered before it said anything. A run ends with an answer: it is asked for once
+            # more, and when the model gives none even then, the record tells what was found and why.
+            return End(say.from_journal(state)) if state.stopping else Stop("empty answer")
         return End(RunEnded(state.stopping.limit if state.stopping else "answered", reply.text))
 
     # Asking a model politely to stop is a request. Making calls impossible is a guarantee: an answer

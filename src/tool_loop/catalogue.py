@@ -97,6 +97,12 @@ CATALOGUE: tuple[Failure, ...] = (
     ),
     Failure(
         "protocol",
+        "a reply that was cut or filtered before it said anything",
+        ("empty answer",),
+        "asked for once more, without tools; when nothing comes then either, the record gives the answer",
+    ),
+    Failure(
+        "protocol",
         "a call written as text",
         (),
         "never run; the model is told once, then it counts as the answer, with a warning",

@@ -13,7 +13,7 @@ class Result:
     """How a run stands.
 
     `reason` is "answered", the limit that stopped it ("step limit", "token budget", "money budget",
-    "tool call limit", "repeated call", "deadline"), or "waiting" when a person has to decide about
+    "tool call limit", "repeated call", "deadline", "empty answer"), or "waiting" when a person has to decide about
     the calls in `waiting`: then `answer` is empty and `Agent.resume(run_id)` goes on after they did.
     `cost` is in US dollars, None where a price is not known. `source` is "journal" when the model
     gave no last word and the answer was put together from the record.

@@ -20,6 +20,7 @@ from tool_loop.errors import UsageError
 from tool_loop.events import ApprovalDecided, ModelReplied, ToolCall, ToolReturned
 from tool_loop.front import Agent
 from tool_loop.llm.openai_chat import OpenAIChat
+from tool_loop.llm.retry import Retrying
 from tool_loop.llm.scripted import ScriptedLLM
 from tool_loop.messages import SUMMARISE
 from tool_loop.prices import Price, PriceTable
@@ -29,7 +30,7 @@ from .faults import innermost
 from .workspace import Entry, Fifo, File, workspace
 
 if TYPE_CHECKING:
-    from tool_loop.ports import Effect, Pending, Tools
+    from tool_loop.ports import LLM, Effect, Pending, Tools
 
     from .faults import Faults
     from .wire_model import Asked
@@ -65,9 +66,18 @@ class Bench:
         twin = copy.copy(self.agent)
         model = OpenAIChat("scorecard", f"{url}/v1", KEY, now=faults.clock.now)
         twin.llm = innermost(self.agent.llm, lambda _: model)
+        _steady(twin.llm)
         twin.tools = faults.tools(self.agent.tools)
         twin.reviewer = allow
         return twin
+
+
+def _steady(llm: LLM | None) -> None:
+    """Waits of a middling length in the place of random ones, so that the scorecard is the same each time."""
+    while llm is not None:
+        if isinstance(llm, Retrying):
+            llm._random = lambda: 0.5  # noqa: SLF001 - of a copy that is ours
+        llm = getattr(llm, "llm", None)
 
 
 async def allow(shown: Pending) -> ApprovalDecided:

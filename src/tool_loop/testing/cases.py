@@ -176,10 +176,7 @@ TRANSPORT: Final[Sequence[Case]] = (
         lambda f, _: f.at_step(2, model.unavailable(15), times=4),
         retried="overloaded",
     ),
-    # For a moment only: the wait before the next attempt is drawn by chance, and the table is to be the same.
-    Case(
-        "connection refused", model.CONNECTION, Second(lambda: _BROKEN["refused"](seconds=1e-6)), retried="connection"
-    ),
+    Case("connection refused", model.CONNECTION, Second(lambda: _BROKEN["refused"](seconds=0.1)), retried="connection"),
     Case(
         "connection reset", model.CONNECTION, Second(_BROKEN["reset_before_headers"]), retried="connection", core=True
     ),

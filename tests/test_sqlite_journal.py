@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
@@ -80,6 +81,7 @@ def journal(request: pytest.FixtureRequest, path: Path) -> Iterator[SqliteJourna
 async def fill(journal: SqliteJournal | MemoryJournal, events: list[Event] = ONE_RUN, run_id: str = "r1") -> None:
     async with journal.open(run_id) as log:
         for event in events:
+            await asyncio.sleep(0)  # whatever makes an event takes longer than writing it down
             await log.append(event)
 
 
@@ -719,14 +721,13 @@ class Plan:
         return Spy(db, self)  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("durable", ["process", "power"])
-def test_what_comes_together_is_committed_together(durable: str, path: Path) -> None:
+def test_with_fsync_what_comes_together_is_committed_together(path: Path) -> None:
     plan = Plan()
 
     async def main(journal: SqliteJournal) -> None:
         await asyncio.gather(*(fill(journal, run_id=f"r{n}") for n in range(50)))
 
-    with SqliteJournal(path, durable=durable, connect=plan.connect) as journal:  # type: ignore[arg-type]
+    with SqliteJournal(path, durable="power", connect=plan.connect) as journal:
         asyncio.run(main(journal))
         assert {journal.events(f"r{n}") for n in range(50)} == {tuple(ONE_RUN)}
 
@@ -831,14 +832,12 @@ def test_the_write_ahead_log_stays_small(path: Path) -> None:
     async def main(journal: SqliteJournal) -> None:
         async with journal.open("r1") as log:
             await log.append(RunStarted("q"))
-            for n in range(8 * COMMITS_BETWEEN_CHECKPOINTS):
-                await log.append(Reminded(f"{n} {'x' * 300}"))
-                if n % COMMITS_BETWEEN_CHECKPOINTS == 0:
-                    await asyncio.sleep(0.01)  # the thread does it on the side
+            for n in range(5 * COMMITS_BETWEEN_CHECKPOINTS):
+                await log.append(Reminded(f"{n} {'x' * 900}"))
 
     with SqliteJournal(path) as journal:
         asyncio.run(main(journal))
-        assert path.with_name("runs.db-wal").stat().st_size < 4_000_000
+        assert path.with_name("runs.db-wal").stat().st_size < 8_000_000
 
 
 def test_a_journal_works_in_an_event_loop_with_virtual_time(journal: SqliteJournal) -> None:
@@ -1081,7 +1080,7 @@ def test_an_event_loop_that_ends_too_early_keeps_no_run(path: Path) -> None:
     plan = Plan()
 
     def fails(statement: str, _values: object) -> None:
-        if statement.startswith("INSERT OR IGNORE") and threading.current_thread() is not threading.main_thread():
+        if "INSERT OR IGNORE" in statement and threading.current_thread() is not threading.main_thread():
             held.wait(10)
 
     async def leave(journal: SqliteJournal) -> None:
@@ -1151,7 +1150,8 @@ def test_a_record_that_overtakes_another_on_the_way_back_is_folded_behind_it(pat
             await log.append(RunStarted("q"))
             task = asyncio.ensure_future(log.append(large))
             await asyncio.sleep(0)
-            while len(journal.records("r1")) < 2 or journal._begun[1]._busy:  # type: ignore[index]
+            until = time.monotonic() + 10
+            while time.monotonic() < until and (len(journal.records("r1")) < 2 or journal._begun[1]._with_thread):  # type: ignore[index]
                 pass  # until the thread has written it; this loop has not heard of it
             await log.append(small)
             await task

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, get_args, get_origin, get_type_hints
@@ -44,33 +45,32 @@ TAGS: Final[dict[str, type[Event]]] = {
 # The records inside records. A closed set too, so that a new one cannot slip into the format unseen.
 PARTS: Final = (said.ToolCall, said.Usage, said.Retry, said.Example, said.ApprovalRequest)
 
-_Convert: TypeAlias = Callable[[Any], Any]
+_Write: TypeAlias = Callable[[Any], str]
+_Read: TypeAlias = Callable[[Any], Any]
 
-# Compact, readable in every language, and strict: NaN is not JSON, and one such record would make
-# the whole journal unreadable for every other program.
-_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_write_ascii = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
+# The one in C. Whatever is not a string it refuses: better when it is written than when it is read.
+_text: _Write = json.encoder.encode_basestring
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def encode(event: Event) -> str:
     """The event as one line of JSON that is valid UTF-8, whatever is in it.
 
     Lone surrogates are escaped; a pair of them comes back as the one character it stands for. NaN
-    and the infinities travel as strings. Raises `JournalError` when a field holds something that is
-    neither text nor number: better before it is written than when it is read.
+    and the infinities travel as strings, since JSON has none. Raises `JournalError` when a field
+    holds something of another type than it should: what is written can be read.
     """
     form = _FORMS.get(type(event))
     if form is None:
         raise JournalError(f"{type(event).__name__} is not an event: only the events in events.py can be recorded")
     try:
-        record = form.pack(event, {"event": form.tag})
-        try:
-            text = _write(record)
-            if not text.isascii():
-                text.encode()  # a lone surrogate cannot be written to any file
-        except ValueError:  # UnicodeEncodeError is one
-            text = _write_ascii(_finite(record))
-    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        text = form.write(event)
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError:
+        text = _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    except (AttributeError, TypeError, ValueError) as error:
         raise JournalError(f"{form.tag} holds a value that cannot be recorded: {error}") from None
     return text
 
@@ -87,7 +87,7 @@ def decode(text: str | bytes) -> Event:
     cls = TAGS.get(tag) if isinstance(tag, str) else None
     if cls is None:
         raise JournalDamaged(f"format {FORMAT} has no event {tag!r}; {_NEWER}")
-    event: Event = _FORMS[cls].unpack(record)
+    event: Event = _FORMS[cls].read(record)
     return event
 
 
@@ -110,33 +110,32 @@ _NEWER: Final = "it was written by a newer version (then upgrade tool-loop) or i
 
 
 class _Form:
-    """Packs and unpacks one dataclass. Built once per class: an append costs microseconds, not type hints."""
+    """Writes and reads one dataclass. Built once per class: an append costs microseconds, not type hints."""
 
-    __slots__ = ("_cls", "_fields", "_names", "_pack", "_required", "_unpack", "_values", "tag")
+    __slots__ = ("_cls", "_fields", "_head", "_names", "_read", "_required", "_values", "tag")
 
-    def __init__(self, cls: type[Any], tag: str) -> None:
+    def __init__(self, cls: type[Any], tag: str, head: str) -> None:
         self._cls = cls
         self.tag = tag
+        self._head = head
         fields = dataclasses.fields(cls)
         hints = get_type_hints(cls)
-        self._names = frozenset(f.name for f in fields)
-        self._required = frozenset(f.name for f in fields if f.default is dataclasses.MISSING)
-        self._fields = tuple((f.name, f.default) for f in fields)
-        self._values = _getter([f.name for f in fields])
-        self._pack: dict[str, _Convert] = {}
-        self._unpack: dict[str, _Convert] = {}
-        for field in fields:
-            if converters := _converters(hints[field.name]):
-                self._pack[field.name], self._unpack[field.name] = converters
+        ways = {field.name: _ways(hints[field.name]) for field in fields}
+        self._names = frozenset(ways)
+        self._required = frozenset(field.name for field in fields if field.default is dataclasses.MISSING)
+        self._fields = tuple((f'"{field.name}":', field.default, ways[field.name][0]) for field in fields)
+        self._values = _getter([field.name for field in fields])
+        self._read = {name: read for name, (_, read) in ways.items() if read is not None}
 
-    def pack(self, event: Any, record: dict[str, Any]) -> dict[str, Any]:
-        pack = self._pack
-        for (name, default), value in zip(self._fields, self._values(event), strict=True):
-            if value != default:
-                record[name] = pack[name](value) if name in pack else value
-        return record
+    def write(self, event: Any) -> str:
+        parts = [
+            name + write(value)
+            for (name, default, write), value in zip(self._fields, self._values(event), strict=True)
+            if value is not default and value != default
+        ]
+        return f"{{{self._head}{','.join(parts)}}}" if parts else f"{{{self._head.rstrip(',')}}}"
 
-    def unpack(self, record: Any) -> Any:
+    def read(self, record: Any) -> Any:
         if not isinstance(record, dict):
             raise JournalDamaged(f"a part of the record is not {self.tag}: {record!r}")
         if not record.keys() <= self._names:
@@ -145,9 +144,9 @@ class _Form:
         if not record.keys() >= self._required:
             missing = min(self._required - record.keys())
             raise JournalDamaged(f"{self.tag} lacks its field {missing!r}")
-        for name, convert in self._unpack.items():
+        for name, read in self._read.items():
             if name in record:
-                record[name] = convert(record[name])
+                record[name] = read(record[name])
         return self._cls(**record)
 
 
@@ -158,51 +157,59 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda event: (getattr(event, names[0]),)
 
 
-def _converters(hint: Any) -> tuple[_Convert, _Convert] | None:
-    """How a field of this type becomes JSON and comes back; None where JSON holds it as it is."""
+def _ways(hint: Any) -> tuple[_Write, _Read | None]:
+    """How a field of this type is written, and read back; None where JSON gives it as it is."""
     if hint in PARTS:
         form = _part(hint)
-        return lambda value: form.pack(value, {}), form.unpack
+        return form.write, form.read
     if get_origin(hint) is tuple:
-        item = _converters(get_args(hint)[0])
-        if item is None:
-            return list, _listed(lambda value: value)
-        pack, unpack = item
-        return lambda values: [pack(value) for value in values], _listed(unpack)
-    if float in (hint, *get_args(hint)):
-        return lambda value: value, _number
-    return None
+        write, read = _ways(get_args(hint)[0])
+        return _list_of(write), _tuple_of(read)
+    for kind, write, read in _SIMPLE:
+        # A union with None has None as its default, which is left out.
+        if kind in (hint, *get_args(hint)):
+            return write, read
+    return _text, None
 
 
-def _listed(convert: _Convert) -> _Convert:
-    def unpack(values: Any) -> tuple[Any, ...]:
+def _list_of(write: _Write) -> _Write:
+    return lambda values: f"[{','.join([write(value) for value in values])}]"
+
+
+def _tuple_of(read: _Read | None) -> _Read:
+    def tuple_of(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, list):
             raise JournalDamaged(f"a list is expected where the record has {values!r}")
-        return tuple(convert(value) for value in values)
+        return tuple(values) if read is None else tuple([read(value) for value in values])
 
-    return unpack
+    return tuple_of
+
+
+def _float(value: Any) -> str:
+    return float.__repr__(float(value)) if math.isfinite(value) else f'"{float(value)}"'
 
 
 def _number(value: Any) -> Any:
     return float(value) if value in ("nan", "inf", "-inf") else value
 
 
-def _finite(value: Any) -> Any:
-    """The same with NaN and the infinities as strings, which `_number` turns back."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+def _bool(value: Any) -> str:
+    return "true" if value else "false"
 
+
+_SIMPLE: Final[tuple[tuple[type[Any], _Write, _Read | None], ...]] = (
+    (bool, _bool, None),
+    (int, int.__repr__, None),
+    (float, _float, _number),
+)
 
 _PARTS: Final[dict[type[Any], _Form]] = {}
 
 
 def _part(cls: type[Any]) -> _Form:
     if cls not in _PARTS:
-        _PARTS[cls] = _Form(cls, cls.__name__)
+        _PARTS[cls] = _Form(cls, cls.__name__, "")
     return _PARTS[cls]
 
 
-_FORMS: Final[dict[type[Any], _Form]] = {cls: _Form(cls, tag) for tag, cls in TAGS.items()}
+_FORMS: Final[dict[type[Any], _Form]] = {cls: _Form(cls, tag, f'"event":"{tag}",') for tag, cls in TAGS.items()}

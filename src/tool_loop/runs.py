@@ -63,10 +63,14 @@ class Record(NamedTuple):
 
 def tokens(event: Event) -> int:
     """What the servers counted for this event, attempts that failed included."""
-    if not isinstance(event, ModelReplied | Compacted):
-        return 0
-    failed = sum(retry.tokens for retry in event.retries) if isinstance(event, ModelReplied) else 0
-    return failed + (event.usage.input or 0) + (event.usage.output or 0)
+    match event:
+        case ModelReplied(usage=usage, retries=retries):
+            failed = sum([retry.tokens for retry in retries]) if retries else 0
+            return failed + (usage.input or 0) + (usage.output or 0)
+        case Compacted(usage=usage):
+            return (usage.input or 0) + (usage.output or 0)
+        case _:
+            return 0
 
 
 def undecided(state: State, decision: ApprovalDecided | None = None) -> bool:

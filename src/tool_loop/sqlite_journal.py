@@ -12,6 +12,7 @@ nothing about what happens in a run.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sqlite3
@@ -24,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from . import codec
 from . import sqlite_file as file
@@ -103,34 +104,33 @@ class SqliteJournal:
         Raises `RunBusy`, `RunPoisoned` and `JournalDamaged`.
         """
         leases, writer = self._work()
-        writer.users += 1
-        try:
-            # A cancel must not get in between a lease that was given and the block that returns it.
-            task, held = await settle(_done(writer, Take(leases, _checked(run_id), self._clock())), grace=None)
-            lease: Lease = task.result()
-        except BaseException:
-            writer.users -= 1
-            raise
+        take = Take(leases, _checked(run_id), self._clock())
+        # A cancel must not get in between a lease that was given and the block that returns it.
+        held = await _carried_out(writer, take)
+        if take.error is not None:
+            raise take.error
+        lease: Lease = take.outcome
+        state = State()
         try:
             if held:
                 raise held
-            state = store.fold(run_id, lease.rows, State())
+            store.fold(run_id, lease.rows, state)
             if state.events:
                 # What was saved up for the list died with the process that had it.
                 info = summary(run_id, [at for _, at, _ in lease.rows], state, leases.me.name)
                 if lease.torn or lease.listed != (info.steps, info.tokens):
-                    await writer.submit(Call(partial(store.recount, n=lease.n, info=info)))
+                    await writer.do(Call(partial(store.recount, n=lease.n, info=info)))
             log = SqliteLog(run_id, state, lease, writer, self._clock)
             del lease.rows[:]
             yield log
         finally:
-            writer.users -= 1
             # Waited for, come what may: a lease that was only forgotten looks like a death later.
-            job = Call(partial(leases.release, lease=lease))
-            back, late = await settle(_done(writer, job), grace=None)
-            if error := back.exception():
+            empty = not state.events
+            back = Call(partial(leases.release, lease=lease, empty=empty), single=not empty)
+            late = await _carried_out(writer, back)
+            if back.error is not None:
                 leases.forget(lease)
-                logger.warning("could not give the lease of run %s back: %s", run_id, error)
+                logger.warning("could not give the lease of run %s back: %s", run_id, back.error)
             if late:
                 raise late
 
@@ -159,7 +159,7 @@ class SqliteJournal:
             fingerprint=fingerprint, standing=standing, expires_at=expires_at,
         )  # fmt: skip
         work = partial(_decide, run_id=_checked(run_id), make=make, at=self._clock())
-        decision: ApprovalDecided = await self._work()[1].submit(Call(work))
+        decision: ApprovalDecided = await self._work()[1].do(Call(work))
         return decision
 
     # --- looking at runs --------------------------------------------------------------------------
@@ -238,8 +238,13 @@ class SqliteJournal:
             return self._begun
 
 
-async def _done(writer: Writer, job: Job) -> Any:
-    return await writer.submit(job)
+async def _carried_out(writer: Writer, job: Job) -> asyncio.CancelledError | None:
+    """Wait for the job whatever cancels the caller; returns the cancel that arrived meanwhile."""
+    if writer.at_once(job):
+        return None
+    task, held = await settle(writer.do(job), grace=None)
+    task.exception()  # it is the job's, and looked for there
+    return held
 
 
 def _decide(db: Connection, *, run_id: str, make: Callable[[State], ApprovalDecided], at: float) -> ApprovalDecided:

@@ -22,6 +22,8 @@ from ._holder import Holder
 from .errors import RunBusy, RunPoisoned
 from .sqlite_store import Row
 
+NEW: Final = """
+INSERT OR IGNORE INTO runs (id, at, updated, holder, fence, lease_until) VALUES (?, ?, ?, ?, 1, ?)"""
 SELECT: Final = "SELECT n, holder, fence, lease_until, takeovers, parked, steps, tokens FROM runs WHERE id = ?"
 RENEW: Final = "UPDATE runs SET lease_until = max(lease_until, ?) WHERE n = ? AND fence = ?"
 TAKE: Final = "UPDATE runs SET holder = ?, fence = ?, lease_until = ?, takeovers = ? WHERE n = ?"
@@ -63,7 +65,10 @@ class Leases:
 
     def take(self, db: Connection, run_id: str, now: float) -> Lease:
         """Raises `RunBusy` and `RunPoisoned`."""
-        db.execute("INSERT OR IGNORE INTO runs (id, at, updated) VALUES (?, ?, ?)", (run_id, now, now))
+        me, later = str(self.me), now + self._seconds
+        new = db.execute(NEW, (run_id, now, now, me, later))
+        if new.rowcount and new.lastrowid:
+            return self._holding(Lease(new.lastrowid, 1, 0, (0, 0), []))
         n, holder, fence, until, takeovers, parked, *listed = db.execute(SELECT, (run_id,)).fetchone()
         if parked:
             raise RunPoisoned(_poisoned(run_id, takeovers))
@@ -77,19 +82,22 @@ class Leases:
                 raise RunPoisoned(_poisoned(run_id, takeovers))
         rows = store.read(db, n)
         whole = store.trim(db, run_id, n, rows)
-        db.execute(TAKE, (str(self.me), fence + 1, now + self._seconds, takeovers, n))
+        db.execute(TAKE, (me, fence + 1, later, takeovers, n))
+        return self._holding(Lease(n, fence + 1, takeovers, (listed[0], listed[1]), whole, len(whole) < len(rows)))
+
+    def _holding(self, lease: Lease) -> Lease:
         # Before the commit: from then on it must not look abandoned to another task of this process.
-        self._held.add((n, fence + 1))
-        return Lease(n, fence + 1, takeovers, (listed[0], listed[1]), whole, len(whole) < len(rows))
+        self._held.add(lease.key)
+        return lease
 
     def _abandoned(self, n: int, fence: int, holder: str) -> bool:
         """Whether it is our own, and could not be given back (the disk was full)."""
         return holder == str(self.me) and (n, fence) not in self._held
 
-    def release(self, db: Connection, lease: Lease) -> None:
+    def release(self, db: Connection, lease: Lease, *, empty: bool) -> None:
         """Give the lease back. A run without any record is forgotten: it was only looked for."""
         self.forget(lease)
-        if not db.execute(FORGET, lease.key).rowcount:
+        if not (empty and db.execute(FORGET, lease.key).rowcount):
             db.execute(LET_GO, lease.key)
 
     def forget(self, lease: Lease) -> None:

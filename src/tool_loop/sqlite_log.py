@@ -7,12 +7,12 @@ order of the records, whoever wrote them. Knows nothing about how the file is op
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from sqlite3 import Connection
 
 from . import codec
 from . import sqlite_store as store
-from .events import Event
+from .events import Event, ModelReplied, RunStarted, ToolReturned
+from .runs import QUESTION_CHARS, stage, tokens
 from .sqlite_lease import Lease, Leases
 from .sqlite_writer import Job, Writer
 from .state import State
@@ -29,7 +29,7 @@ class SqliteLog:
         self.state = state
         self.lease = lease
         self._stuck = lease.takeovers > 0
-        self._saved = store.Change()
+        self._steps = self._tokens = 0
         self._listed_at = 0.0
         self._writer = writer
         self._clock = clock
@@ -40,7 +40,7 @@ class SqliteLog:
         Raises `JournalError`, having changed nothing; `Fenced` when another process has the run now.
         Cancelling it does not undo it: an event that was handed in is recorded and folded.
         """
-        await self._writer.submit(Append(self, event, self._clock()))
+        await self._writer.do(Append(self, event, self._clock()))
 
     def change(self, event: Event, at: float) -> store.Change | None:
         """What goes into the list of runs together with this event's record.
@@ -48,23 +48,31 @@ class SqliteLog:
         Writing there costs as much as the record itself. So what only counts is saved up within a
         second; what says how the run stands is written at once.
         """
-        change = store.Change.of(self.state, event)
-        if change is None:
+        kind = type(event)
+        if kind is ToolReturned and not self._stuck:
             return None
-        saved = self._saved
-        steps, spent = saved.steps + change.steps, saved.tokens + change.tokens
-        due = at - self._listed_at >= LIST_SECONDS and (steps or spent)
-        if due or change.state or (change.progress and self._stuck):
-            self._saved, self._listed_at = store.Change(), at
-            self._stuck = self._stuck and not change.progress
-            return replace(change, steps=steps, tokens=spent)
-        self._saved = store.Change(steps=steps, tokens=spent)
-        return None
+        got_on = kind in (ToolReturned, ModelReplied)
+        standing = None if got_on else stage(self.state, event)
+        self._steps += kind is ModelReplied
+        self._tokens += tokens(event)
+        if not standing and not (got_on and self._stuck) and at - self._listed_at < LIST_SECONDS:
+            return None
+        change = store.Change(standing, self._steps, self._tokens, question_of(event), progress=got_on)
+        self._steps = self._tokens = 0
+        self._listed_at = at
+        self._stuck = self._stuck and not got_on
+        return change
 
     def fold(self, rows: list[store.Row]) -> None:
         """Take in records that are in the file; those already taken in are passed over."""
         known = len(self.state.events)
         store.fold(self.run_id, [row for row in rows if row[0] >= known], self.state)
+
+
+def question_of(event: Event) -> str | None:
+    if not isinstance(event, RunStarted):
+        return None
+    return event.question[:QUESTION_CHARS].encode("utf-8", "replace").decode()
 
 
 class Append(Job):
@@ -73,13 +81,13 @@ class Append(Job):
     __slots__ = ("_at", "_change", "_event", "_known", "_log", "_text")
 
     def __init__(self, log: SqliteLog, event: Event, at: float) -> None:
-        self._text = codec.encode(event)
-        super().__init__(len(self._text))
+        self._text = text = codec.encode(event)
+        self._change = change = log.change(event, at)
+        super().__init__(len(text), single=change is None)
         self._log = log
         self._event = event
         self._at = at
         self._known = len(log.state.events)
-        self._change = log.change(event, at)
 
     def work(self, db: Connection) -> tuple[int, list[store.Row]]:
         return store.append(db, self._log.lease.key, self._known, self._at, self._text, self._change)

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 
 from . import codec
 from .errors import Fenced, JournalDamaged, UnknownRun
-from .events import Event, ModelReplied, RunStarted, ToolReturned
-from .runs import QUESTION_CHARS, RunInfo, RunState, stage, tokens
+from .events import Event, RunStarted
+from .runs import RunInfo, RunState
 from .state import State
 
 logger = logging.getLogger(__name__)
@@ -40,28 +40,11 @@ Row: TypeAlias = tuple[int, float, bytes]
 class Change:
     """What a record changes in the list of runs. `progress` says that the run got on."""
 
-    question: str | None = None
     state: RunState | None = None
     steps: int = 0
     tokens: int = 0
+    question: str | None = None
     progress: bool = False
-
-    @classmethod
-    def of(cls, state: State, event: Event) -> Change | None:
-        match event:
-            case ToolReturned():
-                return _GOT_ON
-            case ModelReplied():
-                return cls(None, None, 1, tokens(event), progress=True)
-            case RunStarted():
-                question = event.question[:QUESTION_CHARS].encode("utf-8", "replace").decode()
-                return cls(question, stage(state, event))
-            case _:
-                standing, spent = stage(state, event), tokens(event)
-                return cls(None, standing, 0, spent) if standing or spent else None
-
-
-_GOT_ON = Change(progress=True)
 
 
 def append(

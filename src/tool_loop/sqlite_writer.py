@@ -1,11 +1,12 @@
-"""Commits work to one SQLite file, many appends in one transaction, without holding the event loop up.
+"""Commits work to one SQLite file without holding the event loop up.
 
-Every change is a `Job`: some statements for a transaction, and a future of the event loop that waits
-for it. A thread collects what has queued up and commits it together: one fsync for all of it, paid
-on the thread. Where no fsync is asked for, a commit takes about 25 µs while waking a thread and
-being woken by it takes 50; there the jobs of one turn of the loop are committed in that loop's own
-thread, and everything that could take long (another process has the database locked, a checkpoint,
-a large batch, a full disk) goes to the thread.
+Every change is a `Job`: statements for a transaction, and a future for whoever waits for it. A thread
+collects what has queued up and commits it together, with one fsync for all of it.
+
+Where no fsync is asked for, a commit takes 20 µs, and going through a thread and a task that waits
+for it takes 80. There a job is done at once, in the thread of the event loop, and only what could
+take long goes to the writer's own: another process has the database locked, a large record, a
+checkpoint (which syncs), a disk that fails.
 
 Knows nothing about runs, leases or events, but for `tick`, which it calls on a timer.
 """
@@ -19,9 +20,10 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, Final, Literal
 
 from . import _threads
 from .errors import JournalError, ToolLoopError
@@ -33,21 +35,33 @@ logger = logging.getLogger(__name__)
 INLINE_CHARS = 128_000
 BATCH_JOBS = 1_000
 # What is committed on the loop never checkpoints, because that syncs the disk; the thread does after
-# this many commits. At three pages of 4 KiB each, that keeps the write-ahead log below 4 MiB.
-COMMITS_BETWEEN_CHECKPOINTS = 250
+# this many commits. At one to three pages of 2 KiB each, that keeps the write-ahead log below 6 MB.
+COMMITS_BETWEEN_CHECKPOINTS = 1_000
+
+# In the queue of a writer: the last word. None only asks for a checkpoint.
+END: Final = "end"
 
 
 class Job(ABC):
-    """Work for one transaction. Done again from the start when the first attempt was rolled back."""
+    """Work for one transaction. Done again from the start when the first attempt was rolled back.
 
-    __slots__ = ("error", "future", "loop", "outcome", "size")
+    `size` is how many characters it writes. A `single` one writes with one statement.
+    """
 
-    def __init__(self, size: int = 0) -> None:
+    __slots__ = ("error", "future", "outcome", "single", "size")
+
+    def __init__(self, size: int = 0, *, single: bool = False) -> None:
         self.size = size
+        self.single = single
         self.outcome: Any = None
         self.error: Exception | None = None
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.future: asyncio.Future[Any] | None = None
+
+    @property
+    def waiting(self) -> asyncio.Future[Any]:
+        """Whoever waits for it; there is somebody once it was not done at once."""
+        assert self.future is not None
+        return self.future
 
     @abstractmethod
     def work(self, db: Connection) -> Any:
@@ -68,8 +82,8 @@ class Call(Job):
 
     __slots__ = ("_func",)
 
-    def __init__(self, func: Callable[[Connection], Any]) -> None:
-        super().__init__()
+    def __init__(self, func: Callable[[Connection], Any], *, single: bool = False) -> None:
+        super().__init__(single=single)
         self._func = func
 
     def work(self, db: Connection) -> Any:
@@ -94,38 +108,60 @@ class Writer:
         tick_seconds: float,
     ) -> None:
         self.pid = os.getpid()
-        self.users = 0  # how many may submit at the same time
         self._connect = connect
         self._where = where
         self._inline = inline
         self._tick = tick
         self._tick_seconds = tick_seconds
-        self._queue: SimpleQueue[list[Job] | None] = SimpleQueue()
-        self._gate = threading.Lock()  # nothing enters the queue behind the None that ends it
+        self._queue: SimpleQueue[Job | Literal["end"] | None] = SimpleQueue()
+        self._gate = threading.Lock()  # nothing enters the queue behind what ends it
         self._closed = False
-        self._busy = False
-        self._turns: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+        self._with_thread = 0  # jobs that were handed over and are not done; guarded by the gate
         self._quick: Connection | None = None
         self._quick_lock = threading.Lock()
         self._commits = 0
         self._thread = threading.Thread(target=self._serve, name=f"journal {where}", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> asyncio.Future[Any]:
-        """The future of the job's outcome. Cancelling it only means no longer waiting: a job that
-        was submitted is carried out.
+    async def do(self, job: Job) -> Any:
+        """The outcome of the job, once it is durable; raises what went wrong.
+
+        Cancelling this only means no longer waiting: a job that was handed in is carried out.
         """
-        if not self._inline:
-            self._hand_over([job])
-        elif job.loop in self._turns:
-            self._turns[job.loop].append(job)
-        else:
-            self._turns[job.loop] = [job]
-            if self.users > 1:
-                job.loop.call_soon(self._flush, job.loop)
+        if self.at_once(job):
+            if job.error is not None:
+                raise job.error
+            return job.outcome
+        job.future = asyncio.get_running_loop().create_future()
+        self._hand_over(job)
+        return await job.future
+
+    def at_once(self, job: Job) -> bool:
+        """Do it here and now, without waiting for anything; False when it has to be the thread, and is not done."""
+        # While the thread has something to do it has the database locked, or is about to.
+        if not self._inline or self._with_thread or self._closed or job.size > INLINE_CHARS:
+            return False
+        if not self._quick_lock.acquire(blocking=False):
+            return False
+        try:
+            if self._quick is None:
+                self._quick = self._connect(0.0)
+                self._quick.execute("PRAGMA wal_autocheckpoint = 0")
+            if job.single:
+                _work(self._quick, job)  # one statement is a transaction by itself
             else:
-                self._flush(job.loop)  # nobody else would have come along in this turn
-        return job.future
+                _commit(self._quick, [job])
+        except Exception:
+            # Locked, or worse. The thread can wait, and what fails there as well is the truth.
+            logger.debug("the writer thread of %s takes over", self._where, exc_info=True)
+            return False
+        finally:
+            self._quick_lock.release()
+        self._commits += 1
+        if self._commits % COMMITS_BETWEEN_CHECKPOINTS == 0:
+            self._queue.put(None)
+        _land(job)
+        return True
 
     def close(self) -> None:
         """Carry out what was submitted, then let go of the file. Safe to call twice."""
@@ -133,52 +169,19 @@ class Writer:
             # After a fork, the parent's connections are not the child's to close; its thread is no more.
             if not self._closed and self.pid == os.getpid():
                 self._closed = True
-                for loop in tuple(self._turns):
-                    self._queue.put(self._turns.pop(loop, []))
-                self._queue.put(None)
+                self._queue.put(END)
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=2 * BUSY_SECONDS)
 
-    # --- in the thread of an event loop ----------------------------------------------------------
-
-    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Commit what this turn of the loop has brought; give it to the thread where it could take long."""
-        jobs = self._turns.pop(loop, [])
-        # While the thread has something to do it has the database locked, or is about to.
-        idle = self._queue.empty() and not self._busy and not self._closed
-        if not (idle and sum(job.size for job in jobs) <= INLINE_CHARS and self._quick_lock.acquire(blocking=False)):
-            self._hand_over(jobs)
-            return
-        done = False
-        try:
-            if self._quick is None:
-                self._quick = self._connect(0.0)
-                self._quick.execute("PRAGMA wal_autocheckpoint = 0")
-            _commit(self._quick, jobs)
-            done = True
-        except Exception:
-            # Locked, or worse. The thread can wait, and what fails there as well is the truth.
-            logger.debug("the writer thread of %s takes over", self._where, exc_info=True)
-        finally:
-            self._quick_lock.release()
-            if not done:
-                self._hand_over(jobs)
-        if done:
-            self._commits += 1
-            if self._commits % COMMITS_BETWEEN_CHECKPOINTS == 0:
-                self._queue.put([])
-            _land(jobs)
-
-    def _hand_over(self, jobs: list[Job]) -> None:
+    def _hand_over(self, job: Job) -> None:
         with self._gate:
             if not self._closed:
-                for job in jobs:
-                    _threads.watch(job.future)
-                self._queue.put(jobs)
+                _threads.watch(job.waiting)
+                self._with_thread += 1
+                self._queue.put(job)
                 return
-        for job in jobs:
-            job.error = JournalError(f"the journal {self._where} is closed")
-        _land(jobs)
+        job.error = JournalError(f"the journal {self._where} is closed")
+        _land_all([job])
 
     # --- in the writer's thread -------------------------------------------------------------------
 
@@ -194,12 +197,13 @@ class Writer:
             except Exception as error:  # it could not be opened; the next jobs try again
                 self._fail(jobs, error)
             self._report(jobs)
+            with self._gate:
+                self._with_thread -= len(jobs)
             overdue = time.monotonic() >= due
             if db is not None and (overdue or not more):
                 self._call_tick(db, last=not more)
             if overdue:
                 due = time.monotonic() + self._tick_seconds
-            self._busy = False
         with self._quick_lock:
             for connection in (self._quick, db):
                 if connection is not None:
@@ -208,17 +212,16 @@ class Writer:
     def _collect(self, timeout: float) -> tuple[list[Job], bool]:
         """What has queued up, and whether to go on after it."""
         jobs: list[Job] = []
-        try:
-            more = self._queue.get(timeout=timeout)
-            self._busy = True
-            while more is not None:
-                jobs += more
+        with suppress(Empty):
+            job = self._queue.get(timeout=timeout)
+            while job != END:
+                if job is not None:
+                    jobs.append(job)
                 if len(jobs) >= BATCH_JOBS:
-                    break
-                more = self._queue.get_nowait()
-        except Empty:
-            return jobs, True
-        return jobs, more is not None
+                    return jobs, True
+                job = self._queue.get_nowait()
+            return jobs, False
+        return jobs, True
 
     def _commit_each(self, db: Connection, jobs: list[Job]) -> None:
         """All in one transaction. Should that fail, each in its own: only what cannot be written fails."""
@@ -226,7 +229,9 @@ class Writer:
             if jobs:
                 _commit(db, jobs)
             else:
-                db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                # With nobody writing beside it, it gets to the end of the log, which then starts over.
+                with self._quick_lock:
+                    db.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except Exception as error:
             if len(jobs) > 1:
                 for job in jobs:
@@ -249,38 +254,46 @@ class Writer:
     def _report(self, jobs: list[Job]) -> None:
         loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
         for job in jobs:
-            loops.setdefault(job.loop, []).append(job)
+            loops.setdefault(job.waiting.get_loop(), []).append(job)
         for loop, theirs in loops.items():
             try:
-                loop.call_soon_threadsafe(_land, theirs)
+                loop.call_soon_threadsafe(_land_all, theirs)
             except RuntimeError:  # the loop was closed meanwhile: nobody is left to tell
                 for job in theirs:
                     job.lost()
 
 
-def _commit(db: Connection, jobs: Iterable[Job]) -> None:
+def _commit(db: Connection, jobs: list[Job]) -> None:
     """All jobs in one transaction, which is rolled back when anything but a `ToolLoopError` is raised."""
     with db:
         db.execute("BEGIN IMMEDIATE")
         for job in jobs:
-            job.error = None
-            try:
-                job.outcome = job.work(db)
-            except ToolLoopError as error:
-                job.error = error
+            _work(db, job)
         db.execute("COMMIT")
 
 
-def _land(jobs: Iterable[Job]) -> None:
+def _work(db: Connection, job: Job) -> None:
+    job.error = None
+    try:
+        job.outcome = job.work(db)
+    except ToolLoopError as error:
+        job.error = error
+
+
+def _land(job: Job) -> None:
+    if job.error is None:
+        try:
+            job.landed()
+        except Exception as error:
+            job.error = error
+
+
+def _land_all(jobs: Iterable[Job]) -> None:
     for job in jobs:
+        _land(job)
+        if job.waiting.done():
+            continue  # nobody waits for it any more
         if job.error is None:
-            try:
-                job.landed()
-            except Exception as error:
-                job.error = error
-        if job.future.done():
-            continue
-        if job.error is None:
-            job.future.set_result(job.outcome)
+            job.waiting.set_result(job.outcome)
         else:
-            job.future.set_exception(job.error)
+            job.waiting.set_exception(job.error)

@@ -564,21 +564,9 @@ FLOODS: dict[str, Behaviour] = {
 }
 
 
-OPEN = {
-    "text": "a list of a million short texts takes 71 MiB",
-    "reasoning": "what goes back to the provider is joined anew for each delta, which takes the square of its length",
-}
-
-
 @weighs
 @pytest.mark.slow  # a million good events each, which is what the limit on a stream lets through
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(name in OPEN, reason=OPEN.get(name, ""), strict=False))
-        for name in FLOODS
-    ],
-)
+@pytest.mark.parametrize("name", FLOODS)
 def test_a_reply_that_is_good_and_never_ends_costs_little_memory_and_ends_in_a_typed_error(name):
     row = weigh({name: FLOODS[name]})[name]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .prices import GenaiPrices, Price, PriceTable
     from .registry import NotRun, Tool, ToolContext, ToolRegistry, tool
     from .result import Result
+    from .sqlite_journal import SqliteJournal
     from .tools import calculator, workspace_tools
 
 _HOMES = {
@@ -61,6 +62,7 @@ _HOMES = {
     "RunBusy": "errors",
     "ScriptedLLM": "llm.scripted",
     "Signal": "events",
+    "SqliteJournal": "sqlite_journal",
     "Tool": "registry",
     "ToolCall": "events",
     "ToolContext": "registry",
@@ -104,6 +106,7 @@ __all__ = [
     "RunBusy",
     "ScriptedLLM",
     "Signal",
+    "SqliteJournal",
     "Tool",
     "ToolCall",
     "ToolContext",

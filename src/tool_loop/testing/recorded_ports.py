@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from tool_loop.errors import FatalError, ProviderError, ProviderKind
 from tool_loop.events import (
+    ApprovalDecided,
     ApprovalRequested,
     Compacted,
     Event,
@@ -98,6 +99,7 @@ class RecordedTools:
         calls = {c.id: c for e in events if isinstance(e, ModelReplied) for c in e.calls}
         self._once = {calls[i].name for e in events if isinstance(e, IntentRecorded) for i in e.call_ids if i in calls}
         self._asked = {r.call_id: r.fingerprint for e in events if isinstance(e, ApprovalRequested) for r in e.requests}
+        self._edited = {(e.call_id, e.arguments): e.fingerprint for e in events if isinstance(e, ApprovalDecided)}
         self._gated = {
             r.call_id for e in events if isinstance(e, ApprovalRequested) for r in e.requests if r.why == "policy"
         }
@@ -120,7 +122,9 @@ class RecordedTools:
         return self._tools.needs_approval(call) if self._tools else call.id in self._gated
 
     def fingerprint(self, call: ToolCall) -> str:
-        return self._tools.fingerprint(call) if self._tools else self._asked.get(call.id, "")
+        if self._tools:
+            return self._tools.fingerprint(call)
+        return self._edited.get((call.id, call.arguments)) or self._asked.get(call.id, "")
 
     def refuse(self, call: ToolCall) -> ToolReturned | None:
         if self._tools:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
@@ -84,6 +85,8 @@ def redrive(
     if not kept:
         raise UsageError(f"run {run_id} has no record")
     record = Recorded(run_id, [event for event, _ in kept], [at for _, at in kept], limits_known=limits is not None)
+    if tools is None:
+        record.unknown = _VOLATILE | {"call_in_text"}  # whether a text is a call depends on the names of the tools
     run_virtual(_drive(record, tools, limits))
     return record.differences
 
@@ -129,6 +132,7 @@ class Recorded:
         self.over = False
         self.limits_known = limits_known
         self.differences: list[Difference] = []
+        self.unknown = _VOLATILE
         self._times = times
         self._outside = _interruptions(events)
 
@@ -213,7 +217,7 @@ class Recorded:
             expected = self._in_turn(event, expected)
         if type(event) is not type(expected):
             raise self.differs(self.words(event))
-        if changed := _changed(expected, event):
+        if changed := _changed(expected, event, self.unknown):
             self.note(f"{_called(self, event)} would be another", changed)
         self.fold()
 
@@ -276,11 +280,11 @@ def _cut_short(event: Event) -> bool:
 # --- what differs, in words -----------------------------------------------------------------------
 
 
-def _changed(recorded: Event, now: Event) -> str:
+def _changed(recorded: Event, now: Event, unknown: AbstractSet[str]) -> str:
     lines: list[str] = []
     for field in fields(recorded):
         was, is_ = getattr(recorded, field.name), getattr(now, field.name)
-        if was == is_ or field.name in _VOLATILE:
+        if was == is_ or field.name in unknown:
             continue
         if isinstance(was, str) and isinstance(is_, str) and ("\n" in was or "\n" in is_):
             diff = difflib.unified_diff(was.split("\n"), is_.split("\n"), n=1, lineterm="")

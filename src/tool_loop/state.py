@@ -146,7 +146,7 @@ class State:
         self.pending = {call.id: call for call in reply.calls}
         for call_id in self.pending:
             self.ids[call_id] = len(self.ids)
-        self.cut = reply.stop == "length"
+        self.cut = reply.stop in ("length", "content_filter")
         self.answer = None if reply.calls else reply
         self.intents.clear()
 

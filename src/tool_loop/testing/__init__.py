@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from .behaviours import Behaviour, HttpDate, Received, Response, answer, ok_chat, ok_json, ok_sse
     from .call_faults import (
+        argument,
         arguments,
         asks_for,
         bad_json,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         context_length,
         costly,
         cut_stream,
+        cut_thought,
         empty_reply,
         filtered_answer,
         http_status,
@@ -63,14 +65,17 @@ if TYPE_CHECKING:
         unavailable,
     )
     from .recording import Recording
+    from .replaying import Difference, redrive
     from .run_faults import (
         busy,
         cancel,
         clock_jump,
         crash,
         damaged,
+        denied,
         die,
         disk_full,
+        expired,
         fenced,
         hang,
         poisoned,
@@ -80,32 +85,41 @@ if TYPE_CHECKING:
         tool_error,
         write_error,
     )
-    from .scorecard import scorecard
+    from .runner import AgentRun, InvariantBroken
+    from .scorecard import Line, markdown, scorecard
     from .server import FaultServer
     from .strike import Fault, ProcessDied
     from .wire_faults import FAULTS
-    from .wire_model import Asked
+    from .wire_model import Asked, WireModel
 
 # Which module has which names.
 _NAMES = {
     "behaviours": "Behaviour HttpDate Received Response answer ok_chat ok_json ok_sse",
-    "call_faults": "arguments asks_for bad_json call_as_text cut_by_length duplicate_ids foreign_ids missing_field "
-    "missing_ids more_calls same_call unknown_field unknown_tool wrong_type",
+    "call_faults": (
+        "argument arguments asks_for bad_json call_as_text cut_by_length duplicate_ids foreign_ids "
+        "missing_field missing_ids more_calls same_call unknown_field unknown_tool wrong_type"
+    ),
     "clock": "Deadlock FakeClock VirtualLoop run_virtual",
     "faults": "Faults Struck",
     "injectors": "INJECTORS fault",
     "invariants": "Broken check check_messages check_requests",
-    "model_faults": "auth bad_gateway bad_request content_filter context_length costly cut_stream empty_reply "
-    "filtered_answer http_status model_output name_not_found nameless_call not_found overloaded quota rate_limit "
-    "redirect server_error tls_error unavailable",
+    "model_faults": (
+        "auth bad_gateway bad_request content_filter context_length costly cut_stream empty_reply "
+        "cut_thought filtered_answer http_status model_output name_not_found nameless_call not_found "
+        "overloaded quota rate_limit redirect server_error tls_error unavailable"
+    ),
     "recording": "Recording",
-    "run_faults": "busy cancel clock_jump crash damaged die disk_full fenced hang poisoned returns returns_too_much "
-    "slow tool_error write_error",
-    "scorecard": "scorecard",
+    "run_faults": (
+        "busy cancel clock_jump crash damaged denied die disk_full expired fenced hang poisoned returns "
+        "returns_too_much slow tool_error write_error"
+    ),
+    "replaying": "Difference redrive",
+    "runner": "AgentRun InvariantBroken",
+    "scorecard": "Line markdown scorecard",
     "server": "FaultServer",
     "strike": "Fault ProcessDied",
     "wire_faults": "FAULTS",
-    "wire_model": "Asked",
+    "wire_model": "Asked WireModel",
     "..llm.replay": "ReplayLLM ReplayMismatch",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
@@ -113,15 +127,19 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()
 __all__ = [
     "FAULTS",
     "INJECTORS",
+    "AgentRun",
     "Asked",
     "Behaviour",
     "Broken",
     "Deadlock",
+    "Difference",
     "FakeClock",
     "Fault",
     "FaultServer",
     "Faults",
     "HttpDate",
+    "InvariantBroken",
+    "Line",
     "ProcessDied",
     "Received",
     "Recording",
@@ -130,7 +148,9 @@ __all__ = [
     "Response",
     "Struck",
     "VirtualLoop",
+    "WireModel",
     "answer",
+    "argument",
     "arguments",
     "asks_for",
     "auth",
@@ -150,17 +170,21 @@ __all__ = [
     "crash",
     "cut_by_length",
     "cut_stream",
+    "cut_thought",
     "damaged",
+    "denied",
     "die",
     "disk_full",
     "duplicate_ids",
     "empty_reply",
+    "expired",
     "fault",
     "fenced",
     "filtered_answer",
     "foreign_ids",
     "hang",
     "http_status",
+    "markdown",
     "missing_field",
     "missing_ids",
     "model_output",
@@ -176,6 +200,7 @@ __all__ = [
     "quota",
     "rate_limit",
     "redirect",
+    "redrive",
     "returns",
     "returns_too_much",
     "run_virtual",

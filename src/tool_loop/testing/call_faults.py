@@ -88,6 +88,21 @@ def arguments(text: str) -> Fault:
     return _first_call("arguments", FIELDS, lambda call: replace(call, arguments=text))
 
 
+def argument(name: str, value: Any, failure: str = "") -> Fault:
+    """One argument has this value; a call that has no such argument is left alone."""
+
+    def spoil(call: ToolCall) -> ToolCall | None:
+        try:
+            fields = json.loads(call.arguments)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(fields, dict) or name not in fields:
+            return None
+        return replace(call, arguments=json.dumps(fields | {name: value}))
+
+    return _first_call("argument", failure, spoil)
+
+
 def unknown_tool(name: str = "serach_files") -> Fault:
     """A call of a tool that there is not."""
     return _first_call("unknown_tool", "unknown tool", lambda call: replace(call, name=name))

@@ -230,6 +230,10 @@ PROTOCOL: Final[Sequence[Case]] = (
         core=True,
     ),
     Case("cut by length, broken JSON", _CUT, _first(calls.cut_by_length), told="cut_off", core=True),
+    Case(
+        "cut before the first word", "a reply that was cut or filtered before it said anything",
+        Second(model.cut_thought), ends="empty answer",
+    ),
     Case("call written as text", "a call written as text", _first(calls.call_as_text)),
 )  # fmt: skip
 

@@ -31,7 +31,7 @@ from .strike import Fault, Point, ProcessDied
 if TYPE_CHECKING:
     from tool_loop.events import Event, ModelReplied
     from tool_loop.front import Agent
-    from tool_loop.ports import LLM, Journal, Tools
+    from tool_loop.ports import LLM, Journal, Reviewer, Tools
     from tool_loop.registry import Tool
 
     from .server import FaultServer
@@ -42,7 +42,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault that struck: `where` is "step 3", "grep, call 2", "record 7 (ToolReturned)" or "opening 1"."""
+    """A fault that struck.
+
+    `where` is "step 3", "grep, call 2", "question 1", "record 7 (ToolReturned)" or "opening 1".
+    """
 
     where: str
     fault: str
@@ -126,6 +129,10 @@ class Faults:
             "tool", fault, 0 if call is None else _counted("call", call), name, None if call is None else 1
         )
 
+    def at_review(self, nth: int, fault: Fault | str) -> Self:
+        """When a person is asked about a call for the nth time."""
+        return self._place("review", fault, _counted("nth", nth))
+
     def at_append(self, nth: int, fault: Fault | str) -> Self:
         """When the journal writes its nth record, counted over everything that goes through these faults."""
         return self._place("append", fault, _counted("nth", nth))
@@ -158,7 +165,7 @@ class Faults:
     # --- around an agent --------------------------------------------------------------------------
 
     def agent(self, agent: Agent, *, llm: LLM | None = None) -> Agent:
-        """A copy of the agent with these faults in its model, its tools and its journal.
+        """A copy of the agent with these faults in its model, its tools, its journal and its reviewer.
 
         They are put below whatever is around the model already (retrying, prices, traces), as in real
         life. `llm` replaces the model itself: a script, in place of one that costs money.
@@ -167,6 +174,7 @@ class Faults:
         twin.llm = innermost(agent.llm, lambda model: self.llm(llm or model))
         twin.tools = self.tools(agent.tools)
         twin.journal = self.journal(agent.journal)
+        twin.reviewer = self.reviewer(agent.reviewer) if agent.reviewer else None
         return twin
 
     def llm(self, llm: LLM) -> LLM:
@@ -180,6 +188,12 @@ class Faults:
         from .faulty import faulty_tools
 
         return faulty_tools(tools, self)
+
+    def reviewer(self, reviewer: Reviewer) -> Reviewer:
+        """The person with these faults."""
+        from .faulty import faulty_reviewer
+
+        return faulty_reviewer(reviewer, self)
 
     def journal(self, journal: Journal) -> Journal:
         """The journal with these faults."""
@@ -291,6 +305,7 @@ class Faults:
 _WORDS = {
     "model": "a request to the model",
     "tool": "a call of a tool",
+    "review": "a question to a person",
     "append": "a record that is written",
     "open": "a run that is opened",
 }
@@ -302,6 +317,8 @@ def _where(point: Point, name: str, nth: int) -> str:
             return f"step {nth}"
         case "tool":
             return f"{name}, call {nth}" if nth else f"every call of {name}"
+        case "review":
+            return f"question {nth}"
         case "append":
             return f"record {nth} ({name})" if name else f"record {nth}"
         case "open":

@@ -22,7 +22,7 @@ from tool_loop.registry import Tool, ToolRegistry
 from .strike import Fault, ProcessDied, suffer, suffer_in_thread
 
 if TYPE_CHECKING:
-    from tool_loop.ports import LLM, Effect, Emit, Journal, Request, RunLog, Tools, ToolSpec
+    from tool_loop.ports import LLM, Effect, Emit, Journal, Pending, Request, Reviewer, RunLog, Tools, ToolSpec
     from tool_loop.state import State
 
     from .faults import Faults
@@ -176,6 +176,18 @@ class FaultyTools:
 
 
 _ANYTHING = {"type": "object", "properties": {}}
+
+
+# --- a person -------------------------------------------------------------------------------------
+
+
+def faulty_reviewer(reviewer: Reviewer, faults: Faults) -> Reviewer:
+    async def review(shown: Pending) -> ApprovalDecided:
+        fault = faults.due("review", faults.next("review"))
+        real = partial(reviewer, shown)
+        return await (real() if fault is None else suffer(fault, real, faults))
+
+    return review
 
 
 # --- the journal ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tool_loop.errors import UsageError
 
 from . import call_faults, model_faults, run_faults
+from .call_faults import argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _MODEL: Final = (
     "rate_limit", "server_error", "bad_gateway", "unavailable", "overloaded", "auth", "not_found", "bad_request",
     "redirect", "quota", "content_filter", "context_length", "model_output", "name_not_found", "tls_error",
-    "cut_stream", "empty_reply", "nameless_call", "filtered_answer", "costly",
+    "cut_stream", "empty_reply", "nameless_call", "filtered_answer", "cut_thought", "costly",
 )  # fmt: skip
 _CALLS: Final = (
     "bad_json", "wrong_type", "missing_field", "unknown_field", "unknown_tool", "missing_ids", "duplicate_ids",
@@ -28,8 +29,11 @@ _CALLS: Final = (
 )  # fmt: skip
 _RUN: Final = (
     "crash", "tool_error", "returns_too_much", "hang", "slow", "cancel", "die", "clock_jump", "write_error",
-    "disk_full", "fenced", "busy", "damaged", "poisoned",
+    "disk_full", "fenced", "busy", "damaged", "poisoned", "denied", "expired",
 )  # fmt: skip
+
+# Kinds of failure that a tool of anybody's may report.
+_TOOL_KINDS: Final = ("invalid_argument", "permission_denied", "limit_reached", "timed_out")
 
 INJECTORS: Final[dict[str, Callable[..., Fault]]] = {
     **{name: getattr(model_faults, name) for name in _MODEL},
@@ -40,7 +44,11 @@ INJECTORS: Final[dict[str, Callable[..., Fault]]] = {
     },
     **{name: getattr(call_faults, name) for name in _CALLS},
     **{name: getattr(run_faults, name) for name in _RUN},
-    "returns_nothing": lambda: run_faults.returns(""),
+    "missing_file": lambda: argument("path", "no/such/file.md", "no such file or directory"),
+    "outside_path": lambda: argument("path", "../../etc/passwd", "path outside of the root"),
+    "broken_regex": lambda: argument("pattern", "class Store(", "regex does not compile"),
+    **{kind: lambda kind=kind: run_faults.tool_error(kind) for kind in _TOOL_KINDS},
+    "no_matches": lambda: run_faults.returns("no matches"),
 }
 
 

@@ -128,7 +128,10 @@ class _Check:
         state = self.state
         if state.answer and state.answer.stop != "pause":
             self.broken("I14", "the model was asked again although its answer was on record")
-        if not reply.text and not reply.calls and not reply.dropped_calls:
+        # One that was cut or filtered before its first word is on record, because it was paid for, and
+        # not in the history (`check_messages` sees to that).
+        cut = reply.stop in ("length", "content_filter", "refusal")
+        if not reply.text and not reply.calls and not reply.dropped_calls and not cut:
             self.broken("I3", "an empty turn entered the history")
         if state.stopping and reply.calls:
             self.broken("I20", "calls entered the history after the limit was reached")

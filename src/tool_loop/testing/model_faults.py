@@ -281,6 +281,16 @@ def filtered_answer(text: str = "I cannot") -> Fault:
     )
 
 
+def cut_thought() -> Fault:
+    """A reply cut at the output limit before its first word: all of it went into thinking."""
+    return _spoiled(
+        "cut_thought",
+        "protocol",
+        "a reply that was cut or filtered before it said anything",
+        lambda reply: replace(reply, text="", calls=(), stop="length"),
+    )
+
+
 def costly(tokens: int = 1_000_000) -> Fault:
     """A reply that took this many tokens."""
     limits = "steps, tokens, money, calls or time used up"

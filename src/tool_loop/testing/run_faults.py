@@ -7,6 +7,7 @@ words of a row are those of the failure table.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -19,11 +20,12 @@ from tool_loop.errors import (
     RunPoisoned,
     ToolError,
 )
+from tool_loop.events import ApprovalDecided
 
 from .strike import Fault, Point, ProcessDied
 from .wire_faults import hang_before_headers
 
-_ANYWHERE: Final[tuple[Point, ...]] = ("model", "tool", "append")
+_ANYWHERE: Final[tuple[Point, ...]] = ("model", "tool", "review", "append")
 _INF: Final = float("inf")
 
 DIED: Final = "the process died while it ran"
@@ -33,7 +35,7 @@ DRIVEN: Final = "another process drives the run"
 # The row of the table in which a tool's failure of this kind stands.
 _KINDS: Final = {
     "not_found": "no such file or directory",
-    "invalid_argument": "path outside of the root",
+    "invalid_argument": "binary or special file",
     "permission_denied": "permission denied",
     "timed_out": "past its deadline",
     "tool_failed": "the tool says no",
@@ -48,7 +50,7 @@ _KINDS: Final = {
 def crash(error: BaseException | type[BaseException] = RuntimeError, *, first: bool = False) -> Fault:
     """An exception nobody expected; with `first` after the function has done its work."""
     make = error if isinstance(error, type) else partial(_given, error)
-    return Fault("crash", "tool", ("tool",), "the tool crashes", error=make, first=first)
+    return Fault("crash", "tool", ("tool", "review"), "the tool crashes", error=make, first=first)
 
 
 def _given(error: BaseException) -> BaseException:
@@ -80,6 +82,22 @@ def returns_too_much(characters: int = 5_000_000) -> Fault:
 
 def _much(characters: int) -> str:
     return "all work and no play\n" * (characters // 21 + 1)
+
+
+# --- a person -------------------------------------------------------------------------------------
+
+_REFUSED: Final = "approval denied, expired or for something else"
+
+
+def denied(note: str = "not today") -> Fault:
+    """The person says no."""
+    decision = ApprovalDecided("", allowed=False, by="a person", note=note)
+    return Fault("denied", "tool", ("review",), _REFUSED, instead=partial(_same, decision))
+
+
+def expired() -> Fault:
+    """The person says yes, for a time that is over."""
+    return Fault("expired", "tool", ("review",), _REFUSED, change=lambda said: replace(said, expires_at=1.0))
 
 
 # --- the run --------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 74
 
 _LIMITS: Final = frozenset(
-    {"step limit", "token budget", "money budget", "tool call limit", "repeated call", "deadline"}
+    {"step limit", "token budget", "money budget", "tool call limit", "repeated call", "deadline", "empty answer"}
 )
 
 
@@ -198,7 +198,8 @@ def _outcome(done: _Played) -> str:
     if done.ended in _LIMITS:
         state = State.of(done.events)
         source = "with an answer" if state.ended and state.ended.source == "model" else "with what is on record"
-        return f"stopped by the {done.ended}, {source}" if done.ended != "repeated call" else f"stopped, {source}"
+        how = {"repeated call": "stopped", "empty answer": "asked once more"}
+        return f"{how.get(done.ended, f'stopped by the {done.ended}')}, {source}"
     end = {"died": "killed", "cancelled": "cancelled"}.get(done.ended, f"error: {done.ended}")
     return f"{end}; {done.resumed} when resumed"
 

@@ -23,9 +23,9 @@ T = TypeVar("T")
 # Where a fault comes from, in the words of the failure table; time is the one layer it has no rows for.
 Layer: TypeAlias = Literal["transport", "protocol", "tool", "loop", "journal", "clock"]
 
-# Where a fault can strike: a request to the model, a call of a tool that runs, a record that is
-# written, a run that is opened.
-Point: TypeAlias = Literal["model", "tool", "append", "open"]
+# Where a fault can strike: a request to the model, a call of a tool that runs, a question to a person,
+# a record that is written, a run that is opened.
+Point: TypeAlias = Literal["model", "tool", "review", "append", "open"]
 
 # A plain function that hangs holds a thread that nobody can stop, so it lets go at last.
 MAX_HANG_SECONDS: Final = 60.0

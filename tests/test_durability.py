@@ -129,7 +129,7 @@ def test_a_run_goes_on_from_every_record_in_a_file_the_last_one_whole_or_torn(na
 def tear(path: Path, run_id: str, seq: int, text: bytes) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         n = store.number(db, run_id)
-        db.execute("UPDATE records SET record = CAST(? AS TEXT) WHERE key = (? << 32) + ?", (text, n, seq))
+        db.execute("UPDATE records SET record = CAST(? AS TEXT) WHERE run = ? AND seq = ?", (text, n, seq))
 
 
 @each_story

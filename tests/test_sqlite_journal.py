@@ -61,7 +61,7 @@ class Clock:
     """Unix time that goes on only when a test says so."""
 
     def __init__(self) -> None:
-        self.time = 1_767_225_600.0
+        self.start = self.time = 1_767_225_600.0
 
     def __call__(self) -> float:
         return self.time
@@ -369,7 +369,7 @@ def test_a_last_record_torn_at_any_byte_is_dropped_and_the_rest_is_kept(path: Pa
     async def main(journal: SqliteJournal) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
             for cut in range(len(last)):
-                db.execute("UPDATE records SET record = CAST(? AS TEXT) WHERE key & 65535 = 6", (last[:cut],))
+                db.execute("UPDATE records SET record = CAST(? AS TEXT) WHERE seq = 6", (last[:cut],))
                 assert journal.events("r1") == tuple(ONE_RUN[:-1])
                 async with journal.open("r1") as log:
                     assert log.state.events == ONE_RUN[:-1]
@@ -399,9 +399,9 @@ def test_damage_before_the_last_record_is_refused_naming_run_and_record(
 ) -> None:
     keep(path)
     if damage is None:
-        tamper(path, f"DELETE FROM records WHERE key & 65535 = {seq}")
+        tamper(path, f"DELETE FROM records WHERE seq = {seq}")
     else:
-        tamper(path, f"UPDATE records SET record = ? WHERE key & 65535 = {seq}", damage)
+        tamper(path, f"UPDATE records SET record = ? WHERE seq = {seq}", damage)
 
     with SqliteJournal(path) as journal:
         for look in (lambda: asyncio.run(state_of(journal)), lambda: journal.events("r1")):
@@ -415,7 +415,7 @@ def test_damage_before_the_last_record_is_refused_naming_run_and_record(
 )
 def test_a_last_record_that_is_whole_but_not_ours_is_refused(record: str, path: Path) -> None:
     keep(path)
-    tamper(path, "UPDATE records SET record = ? WHERE key & 65535 = 6", record)
+    tamper(path, "UPDATE records SET record = ? WHERE seq = 6", record)
 
     with SqliteJournal(path) as journal, pytest.raises(JournalDamaged, match="run r1, record 6"):
         asyncio.run(state_of(journal))
@@ -427,7 +427,7 @@ def test_a_last_record_that_is_whole_but_not_ours_is_refused(record: str, path: 
 )
 def test_a_record_that_makes_no_sense_where_it_is_is_refused(event: Event, says: str, path: Path) -> None:
     keep(path)
-    tamper(path, "UPDATE records SET record = ? WHERE key & 65535 = 3", codec.encode(event))
+    tamper(path, "UPDATE records SET record = ? WHERE seq = 3", codec.encode(event))
 
     with SqliteJournal(path) as journal, pytest.raises(JournalDamaged, match=f"record 3.*{says}"):
         journal.events("r1")
@@ -516,20 +516,23 @@ def test_a_lease_that_ran_out_and_that_nobody_took_still_holds(path: Path) -> No
 
 
 def test_leases_are_renewed_on_a_timer_for_as_long_as_the_run_is_open(path: Path) -> None:
-    renewed = threading.Event()
+    ticks = threading.Semaphore(0)
 
     class Ticking(Clock):
         def __call__(self) -> float:
             if threading.current_thread() is not threading.main_thread():
-                self.time += 1000
-                renewed.set()
+                if self.time < self.start + 1000:
+                    self.time = self.start + 1000
+                ticks.release()
             return self.time
 
     async def main(journal: SqliteJournal) -> None:
         async with journal.open("r1") as log:
             await log.append(RunStarted("q"))
-            renewed.clear()
-            assert renewed.wait(10)
+            while ticks.acquire(blocking=False):
+                pass
+            for _ in range(2):  # when the second begins, the first is in the file
+                assert ticks.acquire(timeout=10)
             with pytest.raises(RunBusy):
                 await state_of(journal)
 
@@ -1134,7 +1137,7 @@ def test_a_decision_that_was_damaged_before_the_driver_read_it_is_refused(path: 
         await waiting(journal)
         async with journal.open("r1") as log:
             await journal.decide("r1", "1", allow=True)
-            tamper(path, "UPDATE records SET record = '{}' WHERE key & 65535 = 3")
+            tamper(path, "UPDATE records SET record = '{}' WHERE seq = 3")
             with pytest.raises(JournalDamaged, match="run r1, record 3"):
                 await log.append(Reminded("next"))
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
 from collections.abc import Callable
 from operator import attrgetter
@@ -186,7 +185,8 @@ def _tuple_of(read: _Read | None) -> _Read:
 
 
 def _float(value: Any) -> str:
-    return float.__repr__(float(value)) if math.isfinite(value) else f'"{float(value)}"'
+    text = repr(value + 0.0)
+    return text if text[-1] not in "fn" else f'"{text}"'  # inf, nan
 
 
 def _number(value: Any) -> Any:

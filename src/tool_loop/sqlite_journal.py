@@ -120,18 +120,11 @@ class SqliteJournal:
                 info = summary(run_id, [at for _, at, _ in lease.rows], state, leases.me.name)
                 if lease.torn or lease.listed != (info.steps, info.tokens):
                     await writer.do(Call(partial(store.recount, n=lease.n, info=info)))
-            log = SqliteLog(run_id, state, lease, writer, self._clock)
+            log = SqliteLog(run_id, state, lease, leases, writer, self._clock)
             del lease.rows[:]
             yield log
         finally:
-            # Waited for, come what may: a lease that was only forgotten looks like a death later.
-            empty = not state.events
-            back = Call(partial(leases.release, lease=lease, empty=empty), single=not empty)
-            late = await _carried_out(writer, back)
-            if back.error is not None:
-                leases.forget(lease)
-                logger.warning("could not give the lease of run %s back: %s", run_id, back.error)
-            if late:
+            if leases.holds(lease) and (late := await _given_back(writer, leases, lease, empty=not state.events)):
                 raise late
 
     async def decide(
@@ -236,6 +229,16 @@ class SqliteJournal:
                 weakref.finalize(self, writer.close)
                 self._begun = leases, writer
             return self._begun
+
+
+async def _given_back(writer: Writer, leases: Leases, lease: Lease, *, empty: bool) -> asyncio.CancelledError | None:
+    """Waited for, come what may: a lease that was only forgotten looks like a death later."""
+    back = Call(partial(leases.release, lease=lease, empty=empty), single=not empty)
+    late = await _carried_out(writer, back)
+    if back.error is not None:
+        leases.forget(lease)
+        logger.warning("could not give a lease back: %s", back.error)
+    return late
 
 
 async def _carried_out(writer: Writer, job: Job) -> asyncio.CancelledError | None:

@@ -28,9 +28,7 @@ SELECT: Final = "SELECT n, holder, fence, lease_until, takeovers, parked, steps,
 RENEW: Final = "UPDATE runs SET lease_until = max(lease_until, ?) WHERE n = ? AND fence = ?"
 TAKE: Final = "UPDATE runs SET holder = ?, fence = ?, lease_until = ?, takeovers = ? WHERE n = ?"
 LET_GO: Final = "UPDATE runs SET holder = '', lease_until = 0 WHERE n = ? AND fence = ?"
-FORGET: Final = """
-DELETE FROM runs WHERE n = ? AND fence = ?
-AND NOT EXISTS (SELECT 1 FROM records WHERE key BETWEEN n << 32 AND (n << 32) + 4294967295)"""
+FORGET: Final = "DELETE FROM runs WHERE n = ? AND fence = ? AND NOT EXISTS (SELECT 1 FROM records WHERE run = n)"
 PARK: Final = "UPDATE runs SET parked = 1, takeovers = ?, holder = '', lease_until = 0 WHERE n = ?"
 
 
@@ -99,6 +97,9 @@ class Leases:
         self.forget(lease)
         if not (empty and db.execute(FORGET, lease.key).rowcount):
             db.execute(LET_GO, lease.key)
+
+    def holds(self, lease: Lease) -> bool:
+        return lease.key in self._held
 
     def forget(self, lease: Lease) -> None:
         """Nobody drives with this lease: no longer renew it, and let this process take it anew."""

@@ -22,12 +22,18 @@ LIST_SECONDS = 1.0
 
 
 class SqliteLog:
-    """One run, open for writing by this process only."""
+    """One run, open for writing by this process only.
 
-    def __init__(self, run_id: str, state: State, lease: Lease, writer: Writer, clock: Callable[[], float]) -> None:
+    The lease goes back with the record of the end. Whoever has more to ask opens the run again.
+    """
+
+    def __init__(
+        self, run_id: str, state: State, lease: Lease, leases: Leases, writer: Writer, clock: Callable[[], float]
+    ) -> None:
         self.run_id = run_id
         self.state = state
         self.lease = lease
+        self.leases = leases
         self._stuck = lease.takeovers > 0
         self._steps = self._tokens = 0
         self._listed_at = 0.0
@@ -40,7 +46,11 @@ class SqliteLog:
         Raises `JournalError`, having changed nothing; `Fenced` when another process has the run now.
         Cancelling it does not undo it: an event that was handed in is recorded and folded.
         """
-        await self._writer.do(Append(self, event, self._clock()))
+        job = Append(self, event, self._clock())
+        if not self._writer.at_once(job):
+            await self._writer.do(job)
+        elif job.error is not None:
+            raise job.error
 
     def change(self, event: Event, at: float) -> store.Change | None:
         """What goes into the list of runs together with this event's record.
@@ -98,6 +108,8 @@ class Append(Job):
         log = self._log
         if before:
             log.fold(before)
+        if self._change is not None and self._change.ends:
+            log.leases.forget(log.lease)
         if seq == len(log.state.events):
             # Where text had to be escaped, what counts is what the file holds.
             log.state.apply(codec.decode(self._text) if "\\ud" in self._text else self._event)

@@ -22,16 +22,16 @@ from .state import State
 logger = logging.getLogger(__name__)
 
 # The fencing check: where the token is no longer the run's, there is no row to make a record from.
-APPEND: Final = "INSERT INTO records SELECT (n << 32) + ?, ?, ? FROM runs WHERE n = ? AND fence = ?"
+APPEND: Final = "INSERT INTO records SELECT n, ?, ?, ? FROM runs WHERE n = ? AND fence = ?"
 
 UPDATE: Final = """
 UPDATE runs SET updated = ?, question = coalesce(?, question), state = coalesce(?, state),
-    steps = steps + ?, tokens = tokens + ?, takeovers = takeovers * ? WHERE n = ?"""
+    steps = steps + ?, tokens = tokens + ?, takeovers = takeovers * ?"""
+# A run that has ended needs no driver: the lease goes back with the record of the end.
+AND_LET_GO: Final = ", holder = '', lease_until = 0"
 
 # As bytes, because a text that was cut inside a character is no text.
-READ: Final = """
-SELECT key & 4294967295, at, CAST(record AS BLOB) FROM records
-WHERE key BETWEEN (?1 << 32) + ?2 AND (?1 << 32) + 4294967295 ORDER BY key"""
+READ: Final = "SELECT seq, at, CAST(record AS BLOB) FROM records WHERE run = ? AND seq >= ? ORDER BY seq"
 
 Row: TypeAlias = tuple[int, float, bytes]
 
@@ -45,6 +45,10 @@ class Change:
     tokens: int = 0
     question: str | None = None
     progress: bool = False
+
+    @property
+    def ends(self) -> bool:
+        return self.state in ("answered", "stopped")
 
 
 def append(
@@ -70,7 +74,7 @@ def append(
 
 def insert(db: Connection, n: int, seq: int, at: float, text: str, change: Change) -> None:
     """Add a record without a lease, as number `seq` and no other."""
-    db.execute("INSERT INTO records VALUES ((? << 32) + ?, ?, ?)", (n, seq, at, text))
+    db.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (n, seq, at, text))
     update(db, n, at, change)
 
 
@@ -83,7 +87,8 @@ def recount(db: Connection, n: int, info: RunInfo) -> None:
 
 
 def update(db: Connection, n: int, at: float, change: Change) -> None:
-    db.execute(UPDATE, (at, change.question, change.state, change.steps, change.tokens, not change.progress, n))
+    statement = f"{UPDATE}{AND_LET_GO if change.ends else ''} WHERE n = ?"
+    db.execute(statement, (at, change.question, change.state, change.steps, change.tokens, not change.progress, n))
 
 
 def _fenced(db: Connection, n: int) -> str:
@@ -114,7 +119,7 @@ def trim(db: Connection, run_id: str, n: int, rows: list[Row]) -> list[Row]:
     whole = untorn(rows)
     if len(whole) < len(rows):
         logger.warning("run %s: record %d was cut short and is dropped", run_id, rows[-1][0])
-        db.execute("DELETE FROM records WHERE key = (? << 32) + ?", (n, rows[-1][0]))
+        db.execute("DELETE FROM records WHERE run = ? AND seq = ?", (n, rows[-1][0]))
     return whole
 
 

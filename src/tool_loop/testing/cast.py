@@ -157,7 +157,7 @@ class Stage:
 
         @ship.probe
         async def shipped(n: int, context: ToolContext) -> object:
-            if self.world.random.random() < 0.2:
+            if self.world.random.random() < 0.2 or context.idempotency_key in self.world.under_way:
                 return None
             return f"shipped {n}, says the probe" if self.world.done[context.idempotency_key] else False
 
@@ -177,6 +177,9 @@ class Stage:
 
     async def _effect(self, word: str, n: int, context: ToolContext) -> str:
         """Something that must happen once: the world remembers how often it really did."""
+        # A probe that is asked while another process, believed dead, is at it can only say that it
+        # does not know: no fence reaches what has left for the outside.
+        self.world.under_way.add(context.idempotency_key)
         await self._work()
         await self.world.alive()
         self.world.done[context.idempotency_key] += 1
@@ -184,6 +187,7 @@ class Stage:
         await self.world.pause()
         if self.world.strikes("crash after an effect"):
             await self.world.die("after an effect, before its outcome was recorded")
+        self.world.under_way.discard(context.idempotency_key)
         return f"{word} {n}"
 
 

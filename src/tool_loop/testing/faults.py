@@ -279,13 +279,11 @@ class Faults:
 
     def missed(self, fault: Fault) -> None:
         """It struck, and there was nothing to hit: as if it had not."""
-        for n in range(len(self.struck) - 1, -1, -1):
-            if self.struck[n].fault == str(fault):
-                del self.struck[n]
-                plan = self._struck_by.pop(n)
-                if plan.left is not None:
-                    plan.left += 1
-                return
+        n = max(n for n, struck in enumerate(self.struck) if struck.fault == str(fault))
+        del self.struck[n]
+        plan = self._struck_by.pop(n)
+        if plan.left is not None:
+            plan.left += 1
 
     def _strikes(self, plan: _Plan | _Chance, fault: Fault, point: Point, name: str, nth: int) -> Fault:
         self.struck.append(Struck(_where(point, name, nth), str(fault)))
@@ -312,17 +310,10 @@ _WORDS = {
 
 
 def _where(point: Point, name: str, nth: int) -> str:
-    match point:
-        case "model":
-            return f"step {nth}"
-        case "tool":
-            return f"{name}, call {nth}" if nth else f"every call of {name}"
-        case "review":
-            return f"question {nth}"
-        case "append":
-            return f"record {nth} ({name})" if name else f"record {nth}"
-        case "open":
-            return f"opening {nth}"
+    if point == "tool":
+        return f"{name}, call {nth}" if nth else f"every call of {name}"
+    where = {"model": "step", "review": "question", "append": "record", "open": "opening"}[point]
+    return f"{where} {nth}" + (f" ({name})" if name else "")
 
 
 def _counted(name: str, number: int) -> int:

@@ -209,8 +209,8 @@ class FaultyJournal:
     async def open(self, run_id: str) -> AsyncIterator[FaultyLog]:
         self._faults.dead = False
         fault = self._faults.due("open", self._faults.next("open"))
-        if fault is not None and fault.error is not None:
-            raise fault.error()
+        if fault is not None:
+            await suffer(fault, _nothing, self._faults)
         async with self.journal.open(run_id) as log:
             yield FaultyLog(log, self._faults)
 
@@ -219,6 +219,10 @@ class FaultyJournal:
 
     async def decide(self, run_id: str, call_id: str, **said: Any) -> ApprovalDecided:
         return await self.journal.decide(run_id, call_id, **said)
+
+
+async def _nothing() -> None:
+    """What opening a run does before it is opened."""
 
 
 class FaultyLog:
@@ -239,11 +243,4 @@ class FaultyLog:
         if fault is None:
             await self.log.append(event)
             return
-        await suffer(fault, partial(self._write, event), faults)
-        if faults.dead:
-            raise ProcessDied
-
-    async def _write(self, event: Event) -> None:
-        # Killed before it was written: then it never is.
-        if not self._faults.dead:
-            await self.log.append(event)
+        await suffer(fault, partial(self.log.append, event), faults)

@@ -71,6 +71,7 @@ class _Process:
         """The outcome in a word."""
         world, loop = self.world, VirtualLoop()
         world.dead, world.victim = False, None
+        world.under_way.clear()  # whoever was at it is dead now
         first, replies, received = len(world.faults), _replies(world), world.received
         asyncio.set_event_loop(None)
         task = loop.create_task(self.live())

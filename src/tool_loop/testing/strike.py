@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from tool_loop.events import ModelReplied
@@ -42,7 +42,7 @@ class ProcessDied(BaseException):
 class Fault:
     """What happens at one point of a run, in the order of the fields; each part may be left out.
 
-    `first`: what was asked for is done before anything else, and its outcome is lost or changed.
+    `first`: what was asked for is done before the rest, which then has an `error`, so its outcome is lost.
     `seconds` pass, for ever when infinite. `then` does something to the run (a cancel, a death, a
     clock that is set). `error` is raised. `instead` is the outcome, and what was asked for is not
     done. `change` makes another outcome of the real one; None says that it cannot (a reply without
@@ -74,40 +74,38 @@ class Fault:
 
 async def suffer(fault: Fault, real: Callable[[], Awaitable[T]], faults: Faults) -> T:
     """What comes of `real` when this fault strikes it."""
-    outcome = await real() if fault.first else None
+    if fault.first:
+        await real()
     if fault.seconds:
         await _pause(fault.seconds)
     if fault.then:
         fault.then(faults)
     if fault.error:
         raise fault.error()
-    if not fault.first:
-        outcome = fault.instead() if fault.instead else await real()
-    return _changed(fault, outcome, faults)
+    return _changed(fault, fault.instead() if fault.instead else await real(), faults)
 
 
 def suffer_in_thread(fault: Fault, real: Callable[[], T], faults: Faults) -> T:
     """The same for a plain function, which is held up in real time."""
-    outcome = real() if fault.first else None
+    if fault.first:
+        real()
     if fault.seconds:
         faults.gate.wait(min(fault.seconds, MAX_HANG_SECONDS))
     if fault.then:
         fault.then(faults)
     if fault.error:
         raise fault.error()
-    if not fault.first:
-        outcome = fault.instead() if fault.instead else real()
-    return _changed(fault, outcome, faults)
+    return _changed(fault, fault.instead() if fault.instead else real(), faults)
 
 
-def _changed(fault: Fault, outcome: T | None, faults: Faults) -> T:
+def _changed(fault: Fault, outcome: T, faults: Faults) -> T:
     if fault.change is not None:
         changed = fault.change(outcome)
         if changed is None:
             faults.missed(fault)
         else:
             outcome = changed
-    return cast("T", outcome)
+    return outcome
 
 
 async def _pause(seconds: float) -> None:

@@ -118,7 +118,3 @@ class WireModel:
             return reply
         written = len(reply.text) + sum(len(call.name) + len(call.arguments) for call in reply.calls)
         return replace(reply, usage=Usage(len(received.body) // _CHARS_PER_TOKEN, written // _CHARS_PER_TOKEN + 1))
-
-
-def _refuses(fault: Fault) -> bool:
-    return fault.name == "refused"

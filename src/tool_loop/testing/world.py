@@ -41,6 +41,7 @@ class World:
     fencing: bool = True
     done: Counter[str] = field(default_factory=Counter)
     reruns: Counter[str] = field(default_factory=Counter)
+    under_way: set[str] = field(default_factory=set)
     received: int = 0
     bodies: dict[str, tuple[object, ...]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)

@@ -274,7 +274,7 @@ class Attempt:
             lost = say.outcome_unknown if alone else say.cancelled
             result = task.result() if task.done() and not task.cancelled() else lost(call)
             result = replace(result, seconds=self.now() - began, arguments=state.edited_arguments(call))
-        repeat = 0 if self.tools.polls(call.name) else state.repeat(call, result)
+        repeat = state.repeat(call, result) if result.repeat and not self.tools.polls(call.name) else 0
         await self.record(replace(result, repeat=repeat), held)
 
     def request(self, may_call: bool) -> Request:

@@ -200,13 +200,18 @@ def denied(call: ToolCall, decision: ApprovalDecided, why: str = "") -> ToolRetu
 
 def cancelled(call: ToolCall) -> ToolReturned:
     message = "the run was interrupted before this call was over; it has no result"
-    return failed(call, "cancelled", message, "call it again if it is still needed")
+    return _no_result(failed(call, "cancelled", message, "call it again if it is still needed"))
 
 
 def outcome_unknown(call: ToolCall, note: str = "") -> ToolReturned:
     message = "this call was started, then the process stopped: it may or may not have happened"
     hint = "check first whether it happened; only if it certainly did not, ask for it again"
-    return failed(call, "outcome_unknown", message, hint, **({"person": note} if note else {}))
+    return _no_result(failed(call, "outcome_unknown", message, hint, **({"person": note} if note else {})))
+
+
+def _no_result(told: ToolReturned) -> ToolReturned:
+    """What stands in the place of a result is none: it is never counted as the same one again."""
+    return replace(told, repeat=0)
 
 
 def over_limit(call: ToolCall, most: int) -> ToolReturned:

@@ -168,8 +168,10 @@ class _Check:
             and call.name not in self.standing
         ):
             self.broken("I10", f"{call.name} ran without being allowed")
-        if result.repeat and result.repeat != self.state.repeat(call, result):
-            self.broken("I30", f"repeat is {result.repeat}, and should be {self.state.repeat(call, result)}")
+        # As it may have run: a person may have edited it before a crash.
+        expected = self.state.repeat(self.state.pending[call.id], result)
+        if result.repeat and result.repeat != expected:
+            self.broken("I30", f"repeat is {result.repeat}, and should be {expected}")
         if _unclean(result.content):
             self.broken("I3", "the result holds a lone surrogate")
 

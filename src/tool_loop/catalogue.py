@@ -37,13 +37,13 @@ CATALOGUE: tuple[Failure, ...] = (
         "transport",
         "500, 502, 503, 504, 52x, 529",
         ("server_error", "overloaded"),
-        "retried like a 429; the same instant 500 three times is believed",
+        "retried like a 429; three identical 500s that come at once are taken as final",
     ),
     Failure(
         "transport",
         "refused, reset, name not found, TLS, time out",
         ("connection", "timeout"),
-        "retried for as long as the deadline allows, so an outage of a minute is sat out",
+        "retried for as long as the deadline and the retry policy allow, so an outage of a minute is sat out",
     ),
     Failure(
         "transport",
@@ -88,7 +88,12 @@ CATALOGUE: tuple[Failure, ...] = (
     Failure(
         "protocol", "the server rejects its own model's call", ("model_output",), "asked again, three times at most"
     ),
-    Failure("protocol", "missing, repeated or foreign call ids", (), "made unique, in call and result alike"),
+    Failure(
+        "protocol",
+        "call ids that are missing, repeated, or not allowed elsewhere",
+        (),
+        "made unique, in call and result alike",
+    ),
     Failure(
         "protocol",
         "reply cut at the output limit, with calls",
@@ -196,7 +201,12 @@ CATALOGUE: tuple[Failure, ...] = (
         ("journal_damaged",),
         "a torn last record is dropped; anywhere else it is refused, naming the record",
     ),
-    Failure("journal", "the run keeps killing its process", ("poisoned",), "parked until a person releases it"),
+    Failure(
+        "journal",
+        "the run keeps killing its process",
+        ("poisoned",),
+        "parked until a person releases it with `resume --unpark`",
+    ),
 )
 
 

@@ -175,7 +175,7 @@ async def settle(
     held: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.wait({task}, timeout=None if until is None else max(0.0, until - clock()))
+            await _done(task, until)
         except asyncio.CancelledError as cancel:
             held = cancel
             if grace is not None:
@@ -189,6 +189,26 @@ async def settle(
                 logger.warning("left a task behind that does not end when it is cancelled", extra={"task": repr(task)})
             break
     return task, held
+
+
+async def _done(task: asyncio.Task[Any], until: float | None) -> None:
+    """Until the task is over or the time has come. At each step the loop waits twice or more, and
+    `asyncio.wait` for one task takes half as long again."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def wake(_: object) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    task.add_done_callback(wake)
+    timer = None if until is None else loop.call_at(until, wake, None)
+    try:
+        await over
+    finally:
+        task.remove_done_callback(wake)
+        if timer is not None:
+            timer.cancel()
 
 
 async def recorded(log: RunLog, event: Event, emit: Emit) -> asyncio.CancelledError | None:

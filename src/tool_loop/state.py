@@ -305,9 +305,12 @@ def _digest(call: ToolCall, result: ToolReturned) -> bytes:
 def canonical(arguments: str) -> str:
     """The arguments in one spelling: models send the same ones compact and pretty-printed."""
     try:
-        return json.dumps(json.loads(arguments or "{}"), sort_keys=True, separators=(",", ":"))
+        return _CANONICAL.encode(json.loads(arguments or "{}"))
     except (ValueError, RecursionError):
         return arguments
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))  # once: `json.dumps` makes one at each call
 
 
 def call_key(run_id: str, position: int, call: ToolCall) -> str:

@@ -51,8 +51,11 @@ class Joiner:
 
 def encoded(value: Any) -> bytes:
     """JSON in UTF-8, as short as it gets. Raises ValueError for NaN."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return clean(text).encode()
+    return clean(_SHORT.encode(value)).encode()
+
+
+# Made once: `json.dumps` and `json.loads` with settings make a new one at each call.
+_SHORT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def kept(extras: Mapping[str, Any]) -> str:
@@ -70,7 +73,7 @@ def arguments_object(arguments: str) -> str:
     makes a local server answer 500 from then on, and Bedrock and others answer 400.
     """
     try:
-        value = json.loads(arguments, parse_constant=_no_json)
+        value = _STRICT.decode(arguments)
     except (ValueError, RecursionError):
         return "{}"
     return arguments if isinstance(value, dict) else "{}"
@@ -78,6 +81,9 @@ def arguments_object(arguments: str) -> str:
 
 def _no_json(constant: str) -> NoReturn:
     raise ValueError(constant)
+
+
+_STRICT: Final = json.JSONDecoder(parse_constant=_no_json)
 
 
 def sent_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_a_failure_is_data_that_names_what_is_wrong(registry, name, arguments, e
 def test_a_hint_carries_the_answer(registry):
     said = json.loads(call(registry, "read_file", path="agent.py").content)
 
-    assert said["hint"] == 'a file of that name is at src/agent.py; else list the directory "."'
+    assert said["hint"] == 'a file of that name is at src/agent.py (in the directory "src")'
 
 
 def test_results_are_shorter_than_what_the_harness_cuts(registry):

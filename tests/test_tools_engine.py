@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import runpy
@@ -283,7 +284,8 @@ def test_a_cancelled_search_leaves_no_process(root, tmp_path):
 
 def test_a_cancel_while_a_program_cannot_be_started_is_still_a_cancel():
     async def never_started():
-        await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
         raise FileNotFoundError
 
     async def main():
@@ -307,6 +309,7 @@ def test_a_program_that_takes_too_long_to_start_is_not_waited_for():
 def test_cancelled_at_any_turn_nothing_is_left_behind(root):
     """Cancel after the first turn of the event loop, after the second, until a search is over before."""
     engine = Engine("re", sys.executable)
+    gc.collect()
     before = open_descriptors()
 
     async def main(turns: int) -> bool:

@@ -28,21 +28,21 @@ def plant(directory: Path, *names: str) -> Root:
 @pytest.mark.parametrize(
     ("wrong", "hint"),
     [
-        ("queue/store.py", 'a file of that name is at lib/queue/store.py; else list the directory "."'),
-        ("lib/store.py", 'a file of that name is at lib/queue/store.py; else list the directory "lib"'),
-        ("lib/Store.py", 'a file of that name is at lib/queue/store.py; else list the directory "lib"'),
-        ("errorKinds.py", 'a file of that name is at lib/error_kinds.py; else list the directory "."'),
-        ("lib/queue/stroe.py", 'a similar name is lib/queue/store.py; else list the directory "lib/queue"'),
-        ("xx/stroe.py", 'a similar name is lib/queue/store.py; else list the directory "."'),
-        ("lib/error_kind.py", 'a similar name is lib/error_kinds.py; else list the directory "lib"'),
+        ("queue/store.py", 'a file of that name is at lib/queue/store.py (in the directory "lib/queue")'),
+        ("lib/store.py", 'a file of that name is at lib/queue/store.py (in the directory "lib/queue")'),
+        ("lib/Store.py", 'a file of that name is at lib/queue/store.py (in the directory "lib/queue")'),
+        ("errorKinds.py", 'a file of that name is at lib/error_kinds.py (in the directory "lib")'),
+        ("lib/queue/stroe.py", 'a similar name is lib/queue/store.py (in the directory "lib/queue")'),
+        ("xx/stroe.py", 'a similar name is lib/queue/store.py (in the directory "lib/queue")'),
+        ("lib/error_kind.py", 'a similar name is lib/error_kinds.py (in the directory "lib")'),
         (
             "init.py",
-            'files of that name are at a/init.py, b/init.py, lib/init.py and 1 more; else list the directory "."',
+            "files of that name are at a/init.py, b/init.py, lib/init.py and 1 more",
         ),
-        ("nowhere/b/init.py", 'in the workspace this is b/init.py; else list the directory "."'),
+        ("nowhere/b/init.py", "in the workspace this is b/init.py"),
         ("lib/xyz/qqq.rs", 'list the directory "lib"'),
-        ("lib\\queue\\store.py", 'in the workspace this is lib/queue/store.py; else list the directory "."'),
-        ('"store.py"', 'a file of that name is at lib/queue/store.py; else list the directory "."'),
+        ("lib\\queue\\store.py", "in the workspace this is lib/queue/store.py"),
+        ('"store.py"', 'a file of that name is at lib/queue/store.py (in the directory "lib/queue")'),
         ("lib/queue/store.py/x", 'list the directory "lib/queue"'),
         (
             "lib/queue/store.py:35",
@@ -52,7 +52,7 @@ def plant(directory: Path, *names: str) -> Root:
             "lib/queue/store.py:35:7:",
             "the path is lib/queue/store.py, without the line; read_file takes it as start_line=35",
         ),
-        ("store.py:35", 'a file of that name is at lib/queue/store.py; else list the directory "."'),
+        ("store.py:35", 'a file of that name is at lib/queue/store.py (in the directory "lib/queue")'),
     ],
 )
 def test_the_hint_names_what_was_probably_meant_then_a_directory(tmp_path, wrong, hint):
@@ -67,7 +67,7 @@ def test_the_hint_names_what_was_probably_meant_then_a_directory(tmp_path, wrong
 def test_two_close_spellings_are_both_named(tmp_path):
     root = plant(tmp_path, "agents.py", "agent1.py", "zebra.txt")
 
-    assert nearest(root, "agent.py", "file") == 'similar names are agents.py, agent1.py; else list the directory "."'
+    assert nearest(root, "agent.py", "file") == "similar names are agents.py, agent1.py"
 
 
 def test_what_shares_more_of_the_path_comes_first(tmp_path):

@@ -1,8 +1,10 @@
 """What was probably meant by a path that does not exist.
 
-A hint carries the answer where there is one. Measured on a small model after a wrong path: with the
-right path in the hint it recovered 11 times of 11, with a directory to list 0 times of 11. So the
-tree is searched for the name first, then for a close spelling, and only then a direction is given.
+A hint carries the answer where there is one, and nothing beside it that could be done instead. Measured
+on a small model (1.5B, temperature 0.7) in whole runs after a wrong path: it recovered in 21 of 24 with
+"a file of that name is at X", in 13 of 24 when "else list the directory Y" followed, in 9 of 12 with
+"(in the directory Y)" instead, and in 0 of 12 with only a directory to list. So the tree is searched
+for the name first, then for a close spelling, and only then a direction is given.
 Looks at names only, never at what is in a file, and at a bounded number of them.
 """
 
@@ -50,7 +52,7 @@ class _Entry:
 
 
 def nearest(root: Root, path: str, want: Want) -> str:
-    """One line for the model: the nearest existing paths, then which directory to list."""
+    """One line for the model: the nearest existing paths, or else which directory to list."""
     if match := _AT_LINE.fullmatch(path):  # src/agent.py:35, as grep writes it
         path = match[1]
         if _exists(root, path):
@@ -59,9 +61,7 @@ def nearest(root: Root, path: str, want: Want) -> str:
     if not parts:
         return 'paths are relative to the workspace, whose root is "."'
     there = _deepest(root, [part for part in path.split("/") if part not in ("", ".")][:_MAX_PARTS])
-    answer = _inside(root, parts) or _named(root, parts, want, there)
-    direction = f'list the directory "{shown(there)}"'
-    return f"{answer}; else {direction}" if answer else direction
+    return _inside(root, parts) or _named(root, parts, want, there) or f'list the directory "{shown(there)}"'
 
 
 def _inside(root: Root, parts: list[str]) -> str:
@@ -81,13 +81,14 @@ def _named(root: Root, parts: list[str], want: Want, there: bytes) -> str:
             return _at(found, parts, want)
     siblings = [entry for entry in _listed(root, b"" if there == b"." else there + b"/", MAX_NAMES) if entry.fits(want)]
     close = _close(parts[-1], siblings) or _close(parts[-1], entries)
-    if not close:
-        return ""
-    return (
-        f"a similar name is {shown(close[0])}"
-        if len(close) == 1
-        else f"similar names are {', '.join(map(shown, close))}"
-    )
+    if len(close) > 1:
+        return f"similar names are {', '.join(map(shown, close))}"
+    return f"a similar name is {_where(close[0])}" if close else ""
+
+
+def _where(path: bytes) -> str:
+    above = path.rpartition(b"/")[0] or b"."
+    return f'{shown(path)} (in the directory "{shown(above)}")'
 
 
 def _letters(name: str) -> str:
@@ -108,9 +109,9 @@ def _at(found: list[_Entry], parts: list[str], want: Want) -> str:
         return -common, len(own), entry.path
 
     best = sorted(found, key=rank)
-    names = ", ".join(shown(entry.path) for entry in best[:_MOST])
     if len(best) == 1:
-        return f"a {want} of that name is at {names}"
+        return f"a {want} of that name is at {_where(best[0].path)}"
+    names = ", ".join(shown(entry.path) for entry in best[:_MOST])
     plural = {"file": "files", "directory": "directories"}.get(want, "files or directories")
     more = f" and {len(best) - _MOST} more" if len(best) > _MOST else ""
     return f"{plural} of that name are at {names}{more}"

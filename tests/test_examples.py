@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import runpy
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,7 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 def test_every_example_is_tried_here() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
-        "approvals.py", "own_tools.py", "progress_bar.py", "weather.py",
+        "approvals.py", "crash.py", "own_tools.py", "progress_bar.py", "weather.py",
     ]  # fmt: skip
 
 
@@ -89,3 +92,14 @@ def test_approvals_at_once_and_later(run) -> None:
     assert "too much" in at_once
     assert waiting.count("amount") == 2
     assert later == "later: Bob has his three. (1 call ran)"
+
+
+def test_the_crash_leaves_one_call_in_doubt_and_repeats_no_effect(tmp_path) -> None:
+    command = [sys.executable, str(EXAMPLES / "crash.py"), str(tmp_path / "runs.sqlite")]
+
+    first = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    second = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+    assert first.returncode == -signal.SIGKILL
+    assert "outcome_unknown" in second.stdout
+    assert second.stdout.endswith("effects: pay 1, pay 2, ship 3\n")

@@ -209,3 +209,19 @@ def test_a_future_that_another_thread_completes_can_be_counted_too():
         return [*counts, in_flight(loop)]
 
     assert asyncio.run(main()) == [1, 0]
+
+
+def test_a_loop_that_is_closed_with_a_result_on_its_way_leaves_nothing_in_flight() -> None:
+    """Whatever asyncio.run did not get to any more: the future would be counted, and kept, for ever."""
+    landed = threading.Event()
+    loop = asyncio.new_event_loop()
+
+    async def main() -> None:
+        run_in_thread(landed.set)
+
+    loop.run_until_complete(main())
+    assert landed.wait(10)
+    loop.close()
+
+    assert in_flight(loop) == 0
+    assert in_flight() == 0

@@ -54,6 +54,8 @@ def run_in_thread(func: Callable[[], T]) -> asyncio.Future[T]:
 
 def watch(future: asyncio.Future[Any]) -> None:
     """Count this future, which another thread will complete, in `in_flight` until it is done."""
+    if len(_waiting) > _KEPT:
+        _forget_closed()
     _waiting.add(future)
     future.add_done_callback(_waiting.discard)
 
@@ -64,7 +66,15 @@ def in_flight(loop: asyncio.AbstractEventLoop | None = None) -> int:
     An event loop with a virtual clock must not move time on while this is not zero. A function that
     was given up on (its future cancelled) no longer counts, though its thread may still run.
     """
+    _forget_closed()
     return sum(1 for future in tuple(_waiting) if loop is None or future.get_loop() is loop)
+
+
+def _forget_closed() -> None:
+    """A loop that was closed with a result still on its way never completes the future it was for."""
+    for future in tuple(_waiting):
+        if future.get_loop().is_closed():
+            _waiting.discard(future)
 
 
 def _work(jobs: SimpleQueue[_Job]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .strike import Fault
 
-IDS: Final = "missing, repeated or foreign call ids"
+IDS: Final = "call ids that are missing, repeated, or not allowed elsewhere"
 FIELDS: Final = "missing, mistyped or unknown field"
 
 

@@ -153,7 +153,6 @@ class SimLog:
         self.state.apply(event)
         world.tell(f"  on record: {line[:140]}")
 
-
     def _fold_decisions(self) -> None:
         """Decisions are made from elsewhere while the run is driven; nothing else is, with a fence."""
         for line in self.world.disk[self.seen :]:

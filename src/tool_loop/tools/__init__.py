@@ -6,83 +6,86 @@ Says how a model sees them. What they do is in files.py, search.py and calculato
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tool_loop.registry import Tool
 
 from .calculator import calculator
+
+if TYPE_CHECKING:
+    from .search import Engine
+    from .workspace import Root
 
 __all__ = ["calculator", "workspace_tools"]
 
 _PATH = "Relative to the workspace, with / between names."
 
 
-def workspace_tools(root: str | os.PathLike[str], *, engine: Any = None) -> list[Tool]:
+def workspace_tools(root: str | os.PathLike[str], *, engine: Engine | None = None) -> list[Tool]:
     """`list_dir`, `read_file` and `grep` for one directory, which none of them can leave.
 
     `engine` is what `grep` searches with (see `tools.search.search_engine`), by default ripgrep where
     there is one. Raises `UsageError` when `root` is not a directory that can be opened, or when
     TOOL_LOOP_RG names something that is not a program.
     """
-    from .files import LIST_ENTRIES, READ_LINES, list_dir, read_file
-    from .search import MAX_CONTEXT, grep, search_engine
+    from .search import search_engine
     from .workspace import Root
 
     held = Root(root)
-    searches_with = engine or search_engine()
+    return [_list_dir(held), _read_file(held), _grep(held, engine or search_engine())]
 
-    def list_(path: str = ".") -> str:
-        return list_dir(held, path)
 
-    def read(path: str, start_line: int = 1, end_line: int | None = None) -> str:
-        return read_file(held, path, start_line, end_line)
+def _list_dir(root: Root) -> Tool:
+    from .files import LIST_ENTRIES, list_dir
 
-    async def search(pattern: str, **options: Any) -> str:
-        return await grep(held, pattern, **options, engine=searches_with)
+    def call(path: str = ".") -> str:
+        return list_dir(root, path)
 
-    return [
-        _tool(
-            "list_dir",
-            f"List a directory of the workspace, at most {LIST_ENTRIES} entries. "
-            "A directory ends in /. Directories of version control and caches are left out.",
-            {"path": _string(_PATH, default=".")},
-            list_,
-        ),
-        _tool(
-            "read_file",
-            f"Read lines of a text file in the workspace, {READ_LINES} unless end_line is given. "
-            "The first line of the result says which lines they are, how many there are, and how to read on.",
-            {
-                "path": _string(_PATH),
-                "start_line": {"type": "integer", "minimum": 1, "default": 1, "description": "Counted from 1."},
-                "end_line": {"type": ["integer", "null"], "default": None, "description": "Included."},
-            },
-            read,
-        ),
-        _tool(
-            "grep",
-            "Search the files of the workspace, line by line, with a regular expression. Results are file:line: text. "
-            "Hidden and git-ignored files are searched only when path names one.",
-            {
-                "pattern": _string(r"A regular expression; escape ( [ . and the like to find them: foo\(."),
-                "path": _string(f"A file or directory to search in. {_PATH}", default="."),
-                "glob": {
-                    "type": ["string", "null"],
-                    "default": None,
-                    "description": "Which files: *.py, src/**/*.ts, !tests/**.",
-                },
-                "context": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "maximum": MAX_CONTEXT,
-                    "default": 0,
-                    "description": "Lines to show before and after each match.",
-                },
-                "ignore_case": {"type": "boolean", "default": False},
-            },
-            search,
-        ),
-    ]
+    description = (
+        f"List a directory of the workspace, at most {LIST_ENTRIES} entries. A directory ends in /. "
+        "Directories of version control and caches are left out."
+    )
+    return _tool("list_dir", description, {"path": _string(_PATH, default=".")}, call)
+
+
+def _read_file(root: Root) -> Tool:
+    from .files import READ_LINES, read_file
+
+    def call(path: str, start_line: int = 1, end_line: int | None = None) -> str:
+        return read_file(root, path, start_line, end_line)
+
+    description = (
+        f"Read lines of a text file in the workspace, {READ_LINES} unless end_line is given. "
+        "The first line of the result says which lines they are, how many there are, and how to read on."
+    )
+    fields = {
+        "path": _string(_PATH),
+        "start_line": {"type": "integer", "minimum": 1, "default": 1, "description": "Counted from 1."},
+        "end_line": {"type": ["integer", "null"], "default": None, "description": "Included."},
+    }
+    return _tool("read_file", description, fields, call)
+
+
+def _grep(root: Root, engine: Engine) -> Tool:
+    from .search import MAX_CONTEXT, grep
+
+    async def call(pattern: str, **options: Any) -> str:
+        return await grep(root, pattern, **options, engine=engine)
+
+    description = (
+        "Search the files of the workspace, line by line, with a regular expression. Results are file:line: text. "
+        "Hidden and git-ignored files are searched only when path names one."
+    )
+    lines = {"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT, "default": 0}
+    globs = {"type": ["string", "null"], "default": None}
+    fields = {
+        "pattern": _string(r"A regular expression; escape ( [ . and the like to find them: foo\(."),
+        "path": _string(f"A file or directory to search in. {_PATH}", default="."),
+        "glob": {**globs, "description": "Which files: *.py, src/**/*.ts, !tests/**."},
+        "context": {**lines, "description": "Lines to show before and after each match."},
+        "ignore_case": {"type": "boolean", "default": False},
+    }
+    return _tool("grep", description, fields, call)
 
 
 def _string(description: str, **more: Any) -> dict[str, Any]:

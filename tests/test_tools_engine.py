@@ -23,6 +23,7 @@ from tool_loop.tools._matches import parse
 from tool_loop.tools.search import Engine, grep, search_engine
 from tool_loop.tools.workspace import Root
 
+needs_proc = pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc here")
 HEAD = "#!/bin/sh\n"
 
 
@@ -148,6 +149,7 @@ def test_an_engine_that_cannot_be_started_is_replaced(root, tmp_path, damage):
 # --- how it is started ------------------------------------------------------------------------------
 
 
+@needs_proc
 def test_a_child_gets_the_place_and_nothing_else_of_ours(root, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     code = (

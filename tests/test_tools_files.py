@@ -17,6 +17,8 @@ from tool_loop.tools._text import LINE_BYTES, OUTPUT_BYTES
 from tool_loop.tools.files import SCAN_BYTES, _described, _entries, list_dir, read_file, size
 from tool_loop.tools.workspace import Root
 
+needs_proc = pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc here")
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Root:
@@ -310,11 +312,13 @@ def test_a_directory_is_refused_with_what_to_do(root, tmp_path):
     assert error.hint == 'list it with list_dir, path "src"'
 
 
+@needs_proc
 def test_a_file_whose_size_is_a_lie_is_read_to_its_end():
     assert read_file(Root("/proc/self"), "status").startswith("lines 1-")
     assert "Name:" in read_file(Root("/proc/self"), "status")
 
 
+@needs_proc
 def test_a_file_that_cannot_be_read_is_a_tool_error():
     assert refused(read_file, Root("/proc/self"), "mem").message == "Input/output error: mem"
 

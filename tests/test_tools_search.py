@@ -17,6 +17,7 @@ from tool_loop.tools._text import OUTPUT_BYTES
 from tool_loop.tools.search import Engine, grep, search_engine
 from tool_loop.tools.workspace import Root
 
+needs_proc = pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc here")
 RE = Engine("re", sys.executable)
 RG = search_engine({"PATH": os.environ.get("PATH", "")})
 needs_rg = pytest.mark.skipif(RG.name != "rg", reason="no ripgrep here")
@@ -488,6 +489,7 @@ def test_a_path_that_is_not_there_or_leads_out_or_is_special_is_refused(root, en
     assert refused(root, engine, "x", path="pipe").message == "special file: pipe"
 
 
+@needs_proc
 @each_engine
 def test_a_file_that_cannot_be_read_is_an_error_of_the_tool(engine):
     assert refused(Root("/proc/self"), engine, "x", path="mem").message == "Input/output error: mem"

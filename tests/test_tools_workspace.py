@@ -23,6 +23,8 @@ from tool_loop.tools._beneath import DIRECTORY, READ, best_opener, kernel, walk
 from tool_loop.tools._text import shown, unshown
 from tool_loop.tools.workspace import Root
 
+needs_proc = pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc here")
+
 
 def has_kernel() -> bool:
     directory = os.open("/", os.O_RDONLY)
@@ -144,6 +146,7 @@ def test_a_root_stays_the_same_directory_when_its_name_comes_to_mean_another(tre
     assert refused(root, "secret.txt").kind == "not_found"
 
 
+@needs_proc
 @each_opener
 def test_any_directory_can_be_a_root_even_the_whole_disk(opener):
     root = Root("/", opener=opener)

@@ -35,8 +35,8 @@ ids = count()
 
 CPU_BOUND_MS = 1.0
 RUNS_BOUND = 200.0
-# A file takes more room than the text in it: pages half full, keys, the names of fields.
-SIZE_BOUND = 2.5
+# A file takes more room than the text in it: pages that are not full, keys, the names of fields.
+SIZE_BOUND = 2.0
 LINEAR_BOUND = 1.2
 
 

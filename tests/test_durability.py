@@ -35,6 +35,7 @@ from .proofs import (
     survives_failing_writes,
     told,
 )
+from .test_sqlite_journal import Plan
 
 each_story = pytest.mark.parametrize("name", STORIES)
 
@@ -144,24 +145,17 @@ def test_every_beginning_of_every_record_is_seen_to_be_torn(name: str) -> None:
 
 
 class BrokenDisk:
-    """A connection whose `n`th write of a record fails, alone or with all that follow."""
+    """A disk whose `n`th write of a record fails, alone or with all that follow."""
 
     def __init__(self, n: int, lasting: bool) -> None:
         self.left = n
         self.lasting = lasting
 
-    def connect(self, path: str, wait: float) -> sqlite3.Connection:
-        disk = self
-
-        class Broken(sqlite3.Connection):
-            def execute(self, statement: str, values: object = ()) -> sqlite3.Cursor:  # type: ignore[override]
-                if statement.startswith("INSERT INTO records"):
-                    disk.left -= 1
-                    if disk.left == 0 or (disk.left < 0 and disk.lasting):
-                        raise sqlite3.OperationalError("disk I/O error")
-                return super().execute(statement, values)  # type: ignore[arg-type]
-
-        return sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False, factory=Broken)
+    def fails(self, statement: str, _values: object) -> Exception | None:
+        self.left -= statement.startswith("INSERT INTO records")
+        if not statement.startswith("INSERT INTO records") or self.left > 0 or (self.left < 0 and not self.lasting):
+            return None
+        return sqlite3.OperationalError("disk I/O error")
 
 
 @pytest.mark.parametrize("durable", ["process", "power"])
@@ -175,7 +169,7 @@ def test_a_disk_that_fails_at_any_write_ends_the_attempt_before_the_effect(
         full, _ = await told(story)
         for n in range(1, 50):
             world, disk = World(), BrokenDisk(n, lasting)
-            with SqliteJournal(tmp_path / f"{n}.db", durable=durable, connect=disk.connect) as journal:  # type: ignore[arg-type]
+            with SqliteJournal(tmp_path / f"{n}.db", durable=durable, connect=Plan(disk.fails).connect) as journal:  # type: ignore[arg-type]
                 try:
                     async with journal.open("r") as log:
                         await attempt(story, log, world)

@@ -521,8 +521,7 @@ def test_leases_are_renewed_on_a_timer_for_as_long_as_the_run_is_open(path: Path
     class Ticking(Clock):
         def __call__(self) -> float:
             if threading.current_thread() is not threading.main_thread():
-                if self.time < self.start + 1000:
-                    self.time = self.start + 1000
+                self.time = max(self.time, self.start + 1000)
                 ticks.release()
             return self.time
 
@@ -683,9 +682,12 @@ def test_a_run_waits_in_one_process_is_decided_in_another_and_goes_on_in_a_third
 class Spy:
     """A connection that counts transactions, and fails where a test says so."""
 
-    def __init__(self, db: sqlite3.Connection, plan: Plan) -> None:
+    def __init__(self, db: sqlite3.Connection | sqlite3.Cursor, plan: Plan) -> None:
         self._db = db
         self._plan = plan
+
+    def cursor(self) -> Spy:
+        return Spy(self._db.cursor(), self._plan)  # type: ignore[union-attr]
 
     def execute(self, statement: str, values: object = ()) -> sqlite3.Cursor:
         self._plan.before(statement, values)

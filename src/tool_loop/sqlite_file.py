@@ -11,13 +11,16 @@ import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
-from sqlite3 import Connection
+from sqlite3 import Connection, Cursor
 from typing import Final, Literal, TypeAlias
 
 from . import codec
 from .errors import JournalDamaged, JournalError
 
 Durable: TypeAlias = Literal["process", "power"]
+
+# Whatever can execute a statement.
+Database: TypeAlias = Connection | Cursor
 
 # How long a commit waits for another process that writes. Its transactions take milliseconds, so
 # this only runs out when somebody keeps one open by hand, or the disk hangs.
@@ -26,10 +29,6 @@ BUSY_SECONDS = 5.0
 WAL_ATTEMPTS = 50
 
 APPLICATION_ID: Final = 0x746F6F6C  # "tool"
-
-# A commit writes whole pages with their checksums: two of 2 KiB take 19 µs, two of SQLite's usual 4 take
-# 20 to 27. Smaller ones save nothing more, and take more room.
-PAGE_BYTES: Final = 2048
 
 # `n` is never given out twice, because of AUTOINCREMENT: the token of a process that slept must not
 # fit a run that came later. Records are added at the end of their table, whatever runs are mixed in
@@ -93,7 +92,6 @@ def prepare(db: Connection, where: str) -> None:
     """Make the file a journal, or check that it is one this version can read. Raises `JournalError`."""
     if _is_journal(db, where):
         return
-    db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     mode = _write_ahead(db)
     if mode != "wal":
         raise JournalError(f"{where} cannot hold a journal: no write-ahead log there ({mode}); use a local disk")

@@ -34,7 +34,7 @@ from .errors import JournalError, UsageError
 from .events import ApprovalDecided, Event
 from .journal import decided, settle
 from .runs import Record, RunInfo, stage, summary
-from .sqlite_file import BUSY_SECONDS, translated
+from .sqlite_file import BUSY_SECONDS, Database, translated
 from .sqlite_lease import Lease, Leases, driver
 from .sqlite_log import SqliteLog, Take
 from .sqlite_writer import Call, Job, Writer
@@ -250,7 +250,7 @@ async def _carried_out(writer: Writer, job: Job) -> asyncio.CancelledError | Non
     return held
 
 
-def _decide(db: Connection, *, run_id: str, make: Callable[[State], ApprovalDecided], at: float) -> ApprovalDecided:
+def _decide(db: Database, *, run_id: str, make: Callable[[State], ApprovalDecided], at: float) -> ApprovalDecided:
     n = store.number(db, run_id)
     state = store.fold(run_id, store.trim(db, run_id, n, store.read(db, n)), State())
     decision = make(state)

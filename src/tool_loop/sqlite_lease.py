@@ -20,6 +20,7 @@ from typing import Final
 from . import sqlite_store as store
 from ._holder import Holder
 from .errors import RunBusy, RunPoisoned
+from .sqlite_file import Database
 from .sqlite_store import Row
 
 NEW: Final = """
@@ -61,7 +62,7 @@ class Leases:
         self._clock = clock
         self._held: set[tuple[int, int]] = set()
 
-    def take(self, db: Connection, run_id: str, now: float) -> Lease:
+    def take(self, db: Database, run_id: str, now: float) -> Lease:
         """Raises `RunBusy` and `RunPoisoned`."""
         me, later = str(self.me), now + self._seconds
         new = db.execute(NEW, (run_id, now, now, me, later))
@@ -92,7 +93,7 @@ class Leases:
         """Whether it is our own, and could not be given back (the disk was full)."""
         return holder == str(self.me) and (n, fence) not in self._held
 
-    def release(self, db: Connection, lease: Lease, *, empty: bool) -> None:
+    def release(self, db: Database, lease: Lease, *, empty: bool) -> None:
         """Give the lease back. A run without any record is forgotten: it was only looked for."""
         self.forget(lease)
         if not (empty and db.execute(FORGET, lease.key).rowcount):

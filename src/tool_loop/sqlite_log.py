@@ -7,12 +7,12 @@ order of the records, whoever wrote them. Knows nothing about how the file is op
 from __future__ import annotations
 
 from collections.abc import Callable
-from sqlite3 import Connection
 
 from . import codec
 from . import sqlite_store as store
 from .events import Event, ModelReplied, RunStarted, ToolReturned
 from .runs import QUESTION_CHARS, stage, tokens
+from .sqlite_file import Database
 from .sqlite_lease import Lease, Leases
 from .sqlite_writer import Job, Writer
 from .state import State
@@ -99,7 +99,7 @@ class Append(Job):
         self._at = at
         self._known = len(log.state.events)
 
-    def work(self, db: Connection) -> tuple[int, list[store.Row]]:
+    def work(self, db: Database) -> tuple[int, list[store.Row]]:
         return store.append(db, self._log.lease.key, self._known, self._at, self._text, self._change)
 
     def landed(self) -> None:
@@ -126,7 +126,7 @@ class Take(Job):
         self._run_id = run_id
         self._now = now
 
-    def work(self, db: Connection) -> Lease:
+    def work(self, db: Database) -> Lease:
         return self._leases.take(db, self._run_id, self._now)
 
     def lost(self) -> None:

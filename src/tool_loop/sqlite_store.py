@@ -10,13 +10,13 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from sqlite3 import Connection
 from typing import Any, Final, TypeAlias
 
 from . import codec
 from .errors import Fenced, JournalDamaged, UnknownRun
 from .events import Event, RunStarted
 from .runs import RunInfo, RunState
+from .sqlite_file import Database
 from .state import State
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Change:
 
 
 def append(
-    db: Connection, run: tuple[int, int], seq: int, at: float, text: str, change: Change | None
+    db: Database, run: tuple[int, int], seq: int, at: float, text: str, change: Change | None
 ) -> tuple[int, list[Row]]:
     """Add a record to the run `(n, fence)`, as number `seq` or behind what has been added meanwhile.
 
@@ -72,13 +72,13 @@ def append(
     return seq, news
 
 
-def insert(db: Connection, n: int, seq: int, at: float, text: str, change: Change) -> None:
+def insert(db: Database, n: int, seq: int, at: float, text: str, change: Change) -> None:
     """Add a record without a lease, as number `seq` and no other."""
     db.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (n, seq, at, text))
     update(db, n, at, change)
 
 
-def recount(db: Connection, n: int, info: RunInfo) -> None:
+def recount(db: Database, n: int, info: RunInfo) -> None:
     """What the list shows of a run, counted anew from its records."""
     db.execute(
         "UPDATE runs SET question = ?, state = ?, steps = ?, tokens = ? WHERE n = ?",
@@ -86,23 +86,24 @@ def recount(db: Connection, n: int, info: RunInfo) -> None:
     )
 
 
-def update(db: Connection, n: int, at: float, change: Change) -> None:
+def update(db: Database, n: int, at: float, change: Change) -> None:
     statement = f"{UPDATE}{AND_LET_GO if change.ends else ''} WHERE n = ?"
     db.execute(statement, (at, change.question, change.state, change.steps, change.tokens, not change.progress, n))
 
 
-def _fenced(db: Connection, n: int) -> str:
-    row = db.execute("SELECT id, holder FROM runs WHERE n = ?", (n,)).fetchone()
-    name, holder = row or (n, "")
+def _fenced(db: Database, n: int) -> str:
+    # All rows, though there is one at most: a cursor that is not at its end keeps a transaction open.
+    rows = db.execute("SELECT id, holder FROM runs WHERE n = ?", (n,)).fetchall()
+    name, holder = rows[0] if rows else (n, "")
     who = f"was taken over by {holder.partition('|')[0]}" if holder else "was taken over"
     return f"run {name} {who} while this process slept; what it did since then is not on record"
 
 
-def read(db: Connection, n: int, start: int = 0) -> list[Row]:
+def read(db: Database, n: int, start: int = 0) -> list[Row]:
     return db.execute(READ, (n, start)).fetchall()
 
 
-def number(db: Connection, run_id: str) -> int:
+def number(db: Database, run_id: str) -> int:
     row = db.execute("SELECT n FROM runs WHERE id = ?", (run_id,)).fetchone()
     if row is None:
         raise UnknownRun(f"there is no run {run_id} in this journal")
@@ -114,7 +115,7 @@ def untorn(rows: list[Row]) -> list[Row]:
     return rows[:-1] if rows and codec.is_torn(rows[-1][2]) else rows
 
 
-def trim(db: Connection, run_id: str, n: int, rows: list[Row]) -> list[Row]:
+def trim(db: Database, run_id: str, n: int, rows: list[Row]) -> list[Row]:
     """The records of a run, after a torn last one has been removed from the file."""
     whole = untorn(rows)
     if len(whole) < len(rows):
@@ -144,7 +145,7 @@ def _add(state: State, event: Event) -> None:
     state.apply(event)
 
 
-def list_runs(db: Connection, driver: Callable[[str, float], str]) -> list[RunInfo]:
+def list_runs(db: Database, driver: Callable[[str, float], str]) -> list[RunInfo]:
     rows: Sequence[Any] = db.execute(
         "SELECT id, at, updated, question, state, steps, tokens, holder, lease_until, parked FROM runs "
         "WHERE state != '' ORDER BY updated DESC, n DESC"

@@ -146,7 +146,7 @@ def test_making_the_tools_loads_nothing_heavy():
 
 def test_the_module_and_the_tool_of_one_name_do_not_hide_each_other():
     code = (
-        "import tool_loop.tools.calculator; from tool_loop.tools.calculator import calc; "
+        "import tool_loop.tools._calculator; from tool_loop.tools._calculator import calc; "
         "from tool_loop.tools import calculator; from tool_loop import calculator as top; "
         "print(calculator.name, top is calculator, calc('1+1'))"
     )

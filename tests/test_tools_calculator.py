@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tool_loop.errors import ToolError
 from tool_loop.tools import _arithmetic, _numbers
-from tool_loop.tools.calculator import calc, calculator
+from tool_loop.tools._calculator import calc, calculator
 
 
 def refused(expression: str) -> ToolError:

@@ -1,6 +1,6 @@
 """The tools that come with the package: three that read a directory, and a calculator.
 
-Says how a model sees them. What they do is in files.py, search.py and calculator.py.
+Says how a model sees them. What they do is in files.py, search.py and _calculator.py, whose tool has the name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tool_loop.registry import Tool
 
-from .calculator import calculator
+from ._calculator import calculator
 
 if TYPE_CHECKING:
     from .search import Engine

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tool_loop.terminal import Terminal
     from tool_loop.testing.bench import Bench
     from tool_loop.testing.cases import Case
-    from tool_loop.testing.scorecard import Line
+    from tool_loop.testing.scoring import Line
 
 EPILOG = """\
 Nothing leaves this machine: the model is a script behind a server on 127.0.0.1, and waits are virtual.
@@ -47,7 +47,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: Namespace) -> int:
     from tool_loop.terminal import Terminal
-    from tool_loop.testing.scorecard import markdown, played
+    from tool_loop.testing.scoring import markdown, played
 
     out = Terminal(sys.stdout)
     cases = _chosen(args)

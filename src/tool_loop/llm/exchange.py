@@ -8,7 +8,7 @@ square. Knows nothing about runs, servers or who replays it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -196,11 +196,6 @@ def _outcome(record: dict[str, Any]) -> Outcome:
 
 
 def same_outcome(one: Outcome, other: Outcome) -> bool:
-    """Whether both say the same; how long they took does not count."""
-    if isinstance(one, ModelReplied) and isinstance(other, ModelReplied):
-        return replace(one, seconds=0.0, first_token=None) == replace(other, seconds=0.0, first_token=None)
-    return isinstance(one, ProviderError) and isinstance(other, ProviderError) and _said(one) == _said(other)
-
-
-def _said(error: ProviderError) -> Iterable[Any]:
-    return [getattr(error, name) for name in _ERROR]
+    if isinstance(one, ModelReplied) or isinstance(other, ModelReplied):
+        return one == other
+    return all(getattr(one, name) == getattr(other, name) for name in _ERROR)

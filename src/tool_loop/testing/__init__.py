@@ -86,7 +86,7 @@ if TYPE_CHECKING:
         write_error,
     )
     from .runner import AgentRun, InvariantBroken
-    from .scorecard import Line, markdown, scorecard
+    from .scoring import Line, markdown, scorecard
     from .server import FaultServer
     from .strike import Fault, ProcessDied
     from .wire_faults import FAULTS
@@ -115,7 +115,7 @@ _NAMES = {
     ),
     "replaying": "Difference redrive",
     "runner": "AgentRun InvariantBroken",
-    "scorecard": "Line markdown scorecard",
+    "scoring": "Line markdown scorecard",
     "server": "FaultServer",
     "strike": "Fault ProcessDied",
     "wire_faults": "FAULTS",

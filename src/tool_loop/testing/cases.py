@@ -1,7 +1,7 @@
 """The cases of the scorecard: what goes wrong, and how a run has to come out of it.
 
 Each names its row of the failure table, and a test holds the two lists against each other. How a case
-is played is in scorecard.py, what needs a stage of its own (a disk that is full, a process that is
+is played is in scoring.py, what needs a stage of its own (a disk that is full, a process that is
 killed) in scenes.py.
 """
 

@@ -105,7 +105,8 @@ class RecordedTools:
         }
         results = [e for e in events if isinstance(e, ToolReturned)]
         self._results = {e.call_id: e for e in results}
-        self._polling = {calls[e.call_id].name for e in results if e.repeat == 0 and e.call_id in calls}
+        told = [(calls[e.call_id].name, e.repeat) for e in results if e.error is None and e.call_id in calls]
+        self._polling = {name for name, repeat in told if repeat == 0}
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._tools.specs() if self._tools else ()

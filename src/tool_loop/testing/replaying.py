@@ -237,10 +237,10 @@ class Recorded:
 
     def differs(self, now: str) -> Over:
         """Today's code does something else altogether: note it, and leave this attempt."""
-        self.note("something else would happen", f"- {self.words(self.expected)}\n+ {now}")
+        self.note("something else would happen", f"- {self.words(self.events[self.at])}\n+ {now}")
         return self.end()
 
-    def words(self, event: Event | None) -> str:
+    def words(self, event: Event) -> str:
         replies = (e for e in self.events if isinstance(e, ModelReplied))
         return described(event, {call.id: call.name for reply in replies for call in reply.calls})
 
@@ -314,11 +314,9 @@ _NAMES: Final = {
 }
 
 
-def described(event: Event | None, names: Mapping[str, str]) -> str:
+def described(event: Event, names: Mapping[str, str]) -> str:
     """An event in a few words; `names` has the tool of each call."""
     match event:
-        case None:
-            return "the record ends"
         case ModelReplied():
             calls = " ".join(f"-> {call.name} {call.arguments}" for call in event.calls)
             return _short(f"the model is asked, and says: {event.text} {calls}")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 RUN: Final = "scorecard"
 _LEASE: Final = 30.0
-_FULL_PAGES: Final = 12  # those of an empty journal, and a few more
+_EMPTY_PAGES: Final = 8  # as many as an empty journal has, at most
 
 
 @dataclass(slots=True)
@@ -95,7 +95,8 @@ async def disk_full(scene: Scene) -> str:
     def connect(path: str, wait_seconds: float) -> sqlite3.Connection:
         db = sqlite_file.connect(path, wait_seconds)
         if full:
-            db.execute(f"PRAGMA max_page_count = {_FULL_PAGES}")
+            pages = db.execute("PRAGMA page_count").fetchone()[0]
+            db.execute(f"PRAGMA max_page_count = {max(pages, _EMPTY_PAGES) + 2}")
         return db
 
     journal = scene.on_disk(connect=connect)
@@ -128,7 +129,7 @@ async def torn_record(scene: Scene) -> str:
     """The machine loses power in the middle of a write."""
     scene.on_disk()
     ended = await scene.attempt()
-    scene.sql("UPDATE records SET record = substr(record, 1, 20) WHERE key = (SELECT max(key) FROM records)")
+    scene.sql("UPDATE records SET record = substr(record, 1, 20) WHERE rowid = (SELECT max(rowid) FROM records)")
     return ended
 
 
@@ -136,9 +137,9 @@ async def damaged_record(scene: Scene) -> str:
     """Somebody edits the file, and puts it right again when the run is refused."""
     scene.on_disk()
     await scene.attempt()
-    scene.sql("UPDATE records SET record = 'x' || record WHERE key = (SELECT min(key) + 1 FROM records)")
+    scene.sql("UPDATE records SET record = 'x' || record WHERE rowid = (SELECT min(rowid) + 1 FROM records)")
     ended = await scene.attempt()
-    scene.sql("UPDATE records SET record = substr(record, 2) WHERE key = (SELECT min(key) + 1 FROM records)")
+    scene.sql("UPDATE records SET record = substr(record, 2) WHERE rowid = (SELECT min(rowid) + 1 FROM records)")
     return ended
 
 

@@ -26,8 +26,8 @@ INSERT INTO "records" VALUES(2,9,1767225600.0,'{"event":"run_ended","reason":"an
 INSERT INTO "records" VALUES(3,0,1767225600.0,'{"event":"run_started","question":"What is there?","system":"Look before you answer.","examples":[{"question":"What is at home?","name":"look","arguments":"{\"at\": \"home\"}","result":"at home there is a cat","answer":"A cat."}],"meta":"{\"made\": \"golden\"}"}');
 INSERT INTO "records" VALUES(3,1,1767225600.0,'{"event":"model_replied","text":"","calls":[{"id":"c1","name":"look","arguments":"{\"at\": \"home\"}"}],"stop":"tool_calls","usage":{"input":100,"output":10,"cached":50},"model":"scripted"}');
 INSERT INTO "records" VALUES(3,2,1767225600.5,'{"event":"tool_returned","call_id":"c1","content":"at home there is a long story ","seconds":0.5}');
-INSERT INTO "records" VALUES(3,3,1.76722560578462696079e+09,'{"event":"model_replied","text":"A cat.","usage":{"input":100,"output":10,"cached":50},"model":"scripted","retries":[{"kind":"rate_limit","message":"429 from the server: too many requests or tokens for now. It said: Rate limit reached","waited":2.059259605610756,"status":429},{"kind":"rate_limit","message":"429 from the server: too many requests or tokens for now. It said: Rate limit reached","waited":3.2253673746759013,"status":429}],"seconds":5.2846269802866574,"first_token":5.2846269802866574}');
-INSERT INTO "records" VALUES(3,4,1.76722560578462696079e+09,'{"event":"run_ended","reason":"answered","answer":"A cat."}');
+INSERT INTO "records" VALUES(3,3,1.76722560651974129673e+09,'{"event":"model_replied","text":"A cat.","usage":{"input":100,"output":10,"cached":50},"model":"scripted","retries":[{"kind":"rate_limit","message":"429 from the server: too many requests or tokens for now. It said: Rate limit reached","waited":2.3300051692214847,"status":429},{"kind":"rate_limit","message":"429 from the server: too many requests or tokens for now. It said: Rate limit reached","waited":3.689736149064722,"status":429}],"seconds":6.019741318286206,"first_token":6.019741318286206}');
+INSERT INTO "records" VALUES(3,4,1.76722560651974129673e+09,'{"event":"run_ended","reason":"answered","answer":"A cat."}');
 INSERT INTO "records" VALUES(4,0,1767225600.0,'{"event":"run_started","question":"What is there?","system":"Look before you answer.","examples":[{"question":"What is at home?","name":"look","arguments":"{\"at\": \"home\"}","result":"at home there is a cat","answer":"A cat."}],"meta":"{\"made\": \"golden\"}"}');
 INSERT INTO "records" VALUES(4,1,1767225600.0,'{"event":"model_replied","text":"","calls":[{"id":"c1","name":"look","arguments":"{\"at\": \"home\"}"}],"stop":"tool_calls","usage":{"input":100,"output":10,"cached":50},"model":"scripted"}');
 INSERT INTO "records" VALUES(4,2,1767225600.5,'{"event":"tool_returned","call_id":"c1","content":"at home there is a long story ","seconds":0.5}');
@@ -175,7 +175,7 @@ CREATE TABLE runs (
 );
 INSERT INTO "runs" VALUES(1,'answered',1767225600.0,1767225600.5,'What is there?','answered',2,220,'',1,0.0,0,0);
 INSERT INTO "runs" VALUES(2,'every-mistake',1767225600.0,1767225600.0,'What is there?','answered',3,330,'',1,0.0,0,0);
-INSERT INTO "runs" VALUES(3,'retried',1767225600.0,1.76722560578462696079e+09,'What is there?','answered',2,220,'',1,0.0,0,0);
+INSERT INTO "runs" VALUES(3,'retried',1767225600.0,1.76722560651974129673e+09,'What is there?','answered',2,220,'',1,0.0,0,0);
 INSERT INTO "runs" VALUES(4,'cut-before-a-reply',1767225600.0,1767225600.0,'What is there?','running',0,0,'',1,0.0,0,0);
 INSERT INTO "runs" VALUES(5,'cut-between-results',1767225600.0,1767225600.0,'What is there?','running',0,0,'',1,0.0,0,0);
 INSERT INTO "runs" VALUES(6,'in-doubt',1767225600.0,1767225600.0,'What is there?','running',0,0,'',1,0.0,0,0);

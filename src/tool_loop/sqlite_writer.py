@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 INLINE_CHARS = 128_000
 BATCH_JOBS = 1_000
 # What is committed on the loop never checkpoints, because that syncs the disk; the thread does after
-# this many commits. At one to three pages of 2 KiB each, that keeps the write-ahead log below 6 MB.
-COMMITS_BETWEEN_CHECKPOINTS = 1_000
+# this many commits. At two or three pages of 4 KiB each, that keeps the write-ahead log at 4 to 6 MB.
+COMMITS_BETWEEN_CHECKPOINTS = 500
 
 # In the queue of a writer: the last word. None only asks for a checkpoint.
 END: Final = "end"

@@ -114,8 +114,10 @@ def test_work_in_flight_is_counted_until_it_lands_or_is_given_up_on():
         counts.append(in_flight(loop))
         return counts
 
+    others = in_flight()  # what other tests of this process left with a loop that still runs
+
     assert asyncio.run(main()) == [0, 2, 1, 0]
-    assert in_flight() == 0
+    assert in_flight() == others
 
 
 def test_a_result_that_nobody_waits_for_any_more_is_dropped():
@@ -146,13 +148,14 @@ def test_a_thread_that_outlives_its_loop_does_no_harm():
         run_in_thread(work)
         await run_in_thread(started.wait)
 
+    others = in_flight()
     asyncio.run(main())
     gate.set()
     deadline = time.monotonic() + 10
-    while in_flight() and time.monotonic() < deadline:
+    while in_flight() > others and time.monotonic() < deadline:
         threading.Event().wait(0.001)
 
-    assert in_flight() == 0
+    assert in_flight() <= others
 
 
 def test_a_hung_thread_does_not_keep_the_process_from_ending():
@@ -224,4 +227,3 @@ def test_a_loop_that_is_closed_with_a_result_on_its_way_leaves_nothing_in_flight
     loop.close()
 
     assert in_flight(loop) == 0
-    assert in_flight() == 0

@@ -602,6 +602,23 @@ def test_a_run_that_keeps_killing_its_process_is_parked_until_a_person_lifts_it(
         attempt(journal)
 
 
+def test_a_driver_that_slept_while_its_run_was_parked_is_fenced(path: Path) -> None:
+    clock = Clock()
+
+    async def main(sleeper: SqliteJournal, other: SqliteJournal) -> None:
+        async with sleeper.open("r1") as log:
+            await log.append(RunStarted("q"))
+            tamper(path, "UPDATE runs SET takeovers = 1")
+            clock.time += 31
+            with pytest.raises(RunPoisoned):
+                await state_of(other)
+            with pytest.raises(Fenced, match="was taken over while"):
+                await log.append(Reminded("too late"))
+
+    with SqliteJournal(path, clock=clock) as sleeper, SqliteJournal(path, clock=clock, max_takeovers=1) as other:
+        asyncio.run(main(sleeper, other))
+
+
 # --- decisions from outside -----------------------------------------------------------------------
 
 
@@ -636,6 +653,22 @@ def test_the_first_decision_wins_whoever_makes_it(journal: SqliteJournal, path: 
 
     assert sorted(type(o).__name__ for o in outcomes) == ["ApprovalDecided", *["UsageError"] * 5]
     assert len(journal.events("r1")) == len(ASKED) + 1
+
+
+def test_of_a_decision_at_the_terminal_and_one_from_outside_the_first_counts_and_is_the_only_one(path: Path) -> None:
+    async def main(driver: SqliteJournal, desk: SqliteJournal) -> None:
+        await waiting(driver)
+        async with driver.open("r1") as log:
+            first = await desk.decide("r1", "1", allow=False, by="desk")
+            await log.append(ApprovalDecided("1", True, "terminal", fingerprint="f1"))
+            assert log.state.events == [*ASKED, first]
+            second = ApprovalDecided("2", True, "terminal", fingerprint="f2")
+            await log.append(second)
+            assert log.state.events == [*ASKED, first, second]
+        assert list(desk.events("r1")) == [*ASKED, first, second]
+
+    with SqliteJournal(path) as driver, SqliteJournal(path) as desk:
+        asyncio.run(main(driver, desk))
 
 
 def test_a_decision_about_what_does_not_wait_is_refused(journal: SqliteJournal) -> None:

@@ -80,7 +80,7 @@ def tune(db: Connection, durable: Durable) -> None:
 
 def create(path: Path) -> None:
     """An empty file that only its owner can read, with the directories above it; runs hold secrets."""
-    for directory in reversed(path.parents):
+    for directory in reversed([parent for parent in path.parents if not parent.exists()]):
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
     # Only when it is new: closing any descriptor of a database drops the locks of the whole process.

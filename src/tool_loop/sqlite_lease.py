@@ -30,7 +30,8 @@ RENEW: Final = "UPDATE runs SET lease_until = max(lease_until, ?) WHERE n = ? AN
 TAKE: Final = "UPDATE runs SET holder = ?, fence = ?, lease_until = ?, takeovers = ? WHERE n = ?"
 LET_GO: Final = "UPDATE runs SET holder = '', lease_until = 0 WHERE n = ? AND fence = ?"
 FORGET: Final = "DELETE FROM runs WHERE n = ? AND fence = ? AND NOT EXISTS (SELECT 1 FROM records WHERE run = n)"
-PARK: Final = "UPDATE runs SET parked = 1, takeovers = ?, holder = '', lease_until = 0 WHERE n = ?"
+# With a token of its own: the last holder may only have slept, and must not write when it wakes up.
+PARK: Final = "UPDATE runs SET parked = 1, takeovers = ?, fence = fence + 1, holder = '', lease_until = 0 WHERE n = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,5 +136,6 @@ def _busy(run_id: str, name: str, until: float) -> str:
 def _poisoned(run_id: str, takeovers: int) -> str:
     return (
         f"run {run_id} is parked: the process that drove it died {takeovers} times in a row without getting on. "
-        f"Look at its last records, mend the cause, then lift this with: journal.unpark({run_id!r})"
+        "Look at its last records and mend the cause, then lift this with: "
+        f"tool-loop resume {run_id} --unpark, or journal.unpark({run_id!r})"
     )

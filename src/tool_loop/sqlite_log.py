@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from . import codec
 from . import sqlite_store as store
-from .events import Event, ModelReplied, RunStarted, ToolReturned
+from .events import ApprovalDecided, Event, ModelReplied, RunStarted, ToolReturned
 from .runs import QUESTION_CHARS, stage, tokens
 from .sqlite_file import Database
 from .sqlite_lease import Lease, Leases
@@ -44,6 +44,7 @@ class SqliteLog:
         """Make the event durable, then fold it into `state`, behind whatever others recorded before it.
 
         Raises `JournalError`, having changed nothing; `Fenced` when another process has the run now.
+        A decision about a call that somebody else decided about meanwhile is dropped: theirs counts.
         Cancelling it does not undo it: an event that was handed in is recorded and folded.
         """
         job = Append(self, event, self._clock())
@@ -100,7 +101,8 @@ class Append(Job):
         self._known = len(log.state.events)
 
     def work(self, db: Database) -> tuple[int, list[store.Row]]:
-        return store.append(db, self._log.lease.key, self._known, self._at, self._text, self._change)
+        decides = self._event.call_id if isinstance(self._event, ApprovalDecided) else ""
+        return store.append(db, self._log.lease.key, self._known, self._at, self._text, self._change, decides)
 
     def landed(self) -> None:
         seq, before = self.outcome

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from . import codec
 from .errors import Fenced, JournalDamaged, UnknownRun
-from .events import Event, RunStarted
+from .events import ApprovalDecided, Event, RunStarted
 from .runs import RunInfo, RunState
 from .sqlite_file import Database
 from .state import State
@@ -52,17 +52,20 @@ class Change:
 
 
 def append(
-    db: Database, run: tuple[int, int], seq: int, at: float, text: str, change: Change | None
+    db: Database, run: tuple[int, int], seq: int, at: float, text: str, change: Change | None, decides: str = ""
 ) -> tuple[int, list[Row]]:
     """Add a record to the run `(n, fence)`, as number `seq` or behind what has been added meanwhile.
 
-    Returns its number, and what lies from `seq` up to it. Raises `Fenced`.
+    Returns its number, and what lies from `seq` up to it. The number is -1 when it was not added,
+    because it `decides` about a call that somebody else has decided about. Raises `Fenced`.
     """
     try:
         done, news = db.execute(APPEND, (seq, at, text, *run)).rowcount, []
     except sqlite3.IntegrityError:
         # A decision got in between, or a record of our own that the loop has not heard of yet.
         news = read(db, run[0], seq)
+        if decides and any(_decides(row[2], decides) for row in news):
+            return -1, news
         seq = news[-1][0] + 1
         done = db.execute(APPEND, (seq, at, text, *run)).rowcount
     if not done:
@@ -70,6 +73,11 @@ def append(
     if change is not None:
         update(db, run[0], at, change)
     return seq, news
+
+
+def _decides(text: bytes, call_id: str) -> bool:
+    event = codec.decode(text)
+    return isinstance(event, ApprovalDecided) and event.call_id == call_id
 
 
 def insert(db: Database, n: int, seq: int, at: float, text: str, change: Change) -> None:

@@ -93,9 +93,9 @@ class Call(Job):
 class Writer:
     """The one place in this process where a database file is written.
 
-    `connect` opens a connection that waits so many seconds for a lock. With `inline`, small batches
-    are committed in the thread of the event loop; without, all of them in the writer's own. `tick`
-    is called there every `tick_seconds`, and with True once before the file is let go of.
+    `connect` opens a connection that waits so many seconds for a lock. With `inline`, what is small is
+    done in the thread of whoever asks for it; without, everything in the writer's own. `tick` is called
+    there every `tick_seconds`, and with True once before the file is let go of.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Writer:
         return await job.future
 
     def at_once(self, job: Job) -> bool:
-        """Do it here and now, without waiting for anything; False when it has to be the thread, and is not done."""
+        """Do it here and now, without waiting for anything. False: it is not done, the thread has to do it."""
         # While the thread has something to do it has the database locked, or is about to.
         if not self._inline or self._with_thread or self._closed or job.size > INLINE_CHARS:
             return False

@@ -427,4 +427,4 @@ def test_the_table_in_the_documents_is_the_one_the_command_prints(name: str, lin
 
     shown = text.partition(begin)[2].partition(end)[0].strip()
 
-    assert shown == markdown([line for line in lines if line.core])
+    assert shown == markdown([line for line in lines if line.core]), "written anew by: python scripts/tables.py"

@@ -27,7 +27,8 @@ from tool_loop.catalogue import CATALOGUE
 from tool_loop.messages import SUMMARISE
 from tool_loop.testing import Asked, Line, markdown, returns, scorecard
 from tool_loop.testing.bench import KEY, own_bench, reading
-from tool_loop.testing.cases import CASES, Case, Second
+from tool_loop.testing.case import Case, Second
+from tool_loop.testing.cases import CASES
 from tool_loop.testing.model_faults import auth, overloaded
 from tool_loop.testing.scenes import Scene
 from tool_loop.testing.scoring import played

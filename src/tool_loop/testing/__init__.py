@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         wrong_type,
     )
     from .clock import Deadlock, FakeClock, VirtualLoop, run_virtual
-    from .faults import Faults, Struck
+    from .faults import Faults
     from .injectors import INJECTORS, fault
     from .invariants import Broken, check, check_messages, check_requests
     from .model_faults import (
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         tls_error,
         unavailable,
     )
+    from .plans import Struck
     from .recording import Recording
     from .replaying import Difference, redrive
     from .run_faults import (
@@ -100,7 +101,7 @@ _NAMES = {
         "missing_field missing_ids more_calls same_call unknown_field unknown_tool wrong_type"
     ),
     "clock": "Deadlock FakeClock VirtualLoop run_virtual",
-    "faults": "Faults Struck",
+    "faults": "Faults",
     "injectors": "INJECTORS fault",
     "invariants": "Broken check check_messages check_requests",
     "model_faults": (
@@ -108,6 +109,7 @@ _NAMES = {
         "cut_thought filtered_answer http_status model_output name_not_found nameless_call not_found "
         "overloaded quota rate_limit redirect server_error tls_error unavailable"
     ),
+    "plans": "Struck",
     "recording": "Recording",
     "run_faults": (
         "busy cancel clock_jump crash damaged denied die disk_full expired fenced hang poisoned returns "

@@ -1,111 +1,31 @@
-"""The cases of the scorecard: what goes wrong, and how a run has to come out of it.
+"""The cases of the scorecard, as one table.
 
-Each names its row of the failure table, and a test holds the two lists against each other. How a case
-is played is in scoring.py, what needs a stage of its own (a disk that is full, a process that is
-killed) in scenes.py.
+Each names its row of the failure table, and a test holds the two lists against each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
-from tool_loop.catalogue import CATALOGUE
-from tool_loop.events import ModelReplied, ToolCall
+from tool_loop.events import ToolCall
 
 from . import call_faults as calls
 from . import model_faults as model
 from . import refusals, scenes
 from . import run_faults as runs
 from .behaviours import HttpDate
-from .bench import Bench, Role, insisting, obsessed, wandering
-from .scenes import Scene
-from .strike import Fault
+from .bench import insisting, obsessed, wandering
+from .case import Case, Plan, Second, fields, first, in_tool, limited, our_tools, priced, required
+from .faults import Faults
 
-if TYPE_CHECKING:
-    from tool_loop.limits import Limits
-
-    from .faults import Faults
-    from .strike import Layer
-    from .wire_model import Asked
-
-Plan: TypeAlias = Callable[["Faults", ToolCall], object]
-Model: TypeAlias = "Callable[[ToolCall], Callable[[Asked], ModelReplied]]"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One thing that goes wrong.
-
-    `plan` places the faults; it is given the call the model makes. `ends` is how the first attempt
-    ends: "answered", the limit that stops it, the kind of its error, "cancelled", "died"; whatever is
-    no end of the run has to be resumed to an answer. `told` is the kind of failure that the model
-    reads, `retried` that of an attempt which failed before the reply came. `role` is which of the
-    bench's calls the model makes, `model` makes another one of it, `limits` changes its limits.
-    `needs` says what an agent lacks for this to make sense. `core` marks the ones that everybody
-    meets. `patience` is for how many real seconds a silent socket or child process is waited for:
-    client and server share one event loop, so few.
-    """
-
-    name: str
-    failure: str
-    plan: Plan
-    ends: str = "answered"
-    told: str = ""
-    retried: str = ""
-    role: Role = "reads"
-    model: Model | None = None
-    limits: Callable[[Limits, ToolCall], Limits] | None = None
-    needs: Callable[[Bench], str] | None = None
-    scene: Callable[[Scene], Awaitable[str]] = scenes.attempt
-    core: bool = False
-    patience: float = 0.01
-
-    @property
-    def layer(self) -> Layer:
-        return next((row.layer for row in CATALOGUE if row.failure == self.failure), "clock")
-
-    def missing(self, bench: Bench) -> str:
-        """Why this agent cannot be tried with it, "" when it can."""
-        if not bench.calls:
-            return "" if isinstance(self.plan, Second) and self.scene is scenes.attempt else "it has no tools"
-        return _LACKS[self.role] if self.role not in bench.calls else self.needs(bench) if self.needs else ""
-
-
-_LACKS: Final[dict[Role, str]] = {
-    "reads": "it has no tool that reads",
-    "async": "it has no tool that reads",
-    "once": "it has no tool that must run once and takes a call that could be made up",
-    "gated": "it has no tool that needs an approval and takes a call that could be made up",
-}
-
-
-# --- where a fault is placed ----------------------------------------------------------------------
-
-
-def _first(fault: Callable[[], Fault]) -> Plan:
-    """At the first request, whose reply has the call."""
-    return lambda faults, _: faults.at_step(1, fault())
-
-
-@dataclass(frozen=True, slots=True)
-class Second:
-    """At the second request, when there is a result to lose; at the first one of an agent without tools."""
-
-    fault: Callable[[], Fault]
-
-    def __call__(self, faults: Faults, call: ToolCall) -> object:
-        return faults.at_step(2 if call.name else 1, self.fault())
-
-
-def _tool(fault: Callable[[], Fault]) -> Plan:
-    return lambda faults, call: faults.on_tool(call.name, fault())
+# --- plans with more to them than one fault -------------------------------------------------------
 
 
 def _ours(name: str, arguments: str) -> Plan:
     """The first call is this one, of the package's own tools."""
-    return _first(lambda: calls.asks_for(ToolCall("call_1", name, arguments)))
+    return first(lambda: calls.asks_for(ToolCall("call_1", name, arguments)))
 
 
 def _nothing(_faults: Faults, _call: ToolCall) -> object:
@@ -128,30 +48,6 @@ def _wrong_clock(faults: Faults, _call: ToolCall) -> object:
     headers = {"retry-after": HttpDate(7), "date": HttpDate(0)}
     behaviour = refusals.status(429, "Rate limit reached", kind="rate_limit_exceeded", headers=headers)
     return faults.at_step(2, replace(model.rate_limit(), wire=lambda _: behaviour))
-
-
-# --- what an agent needs --------------------------------------------------------------------------
-
-
-def _fields(bench: Bench) -> str:
-    return "" if bench.calls["reads"].arguments != "{}" else "its tools take no arguments"
-
-
-def _required(bench: Bench) -> str:
-    spec = next(s for s in bench.agent.tools.specs() if s.name == bench.calls["reads"].name)
-    return "" if spec.parameters.get("required") else "its tools require no argument"
-
-
-def _our_tools(bench: Bench) -> str:
-    return "about the file tools of this package" if bench.own else ""
-
-
-def _priced(bench: Bench) -> str:
-    return "it would need the price of the scorecard's model" if bench.own else ""
-
-
-def _limited(name: str) -> Callable[[Bench], str]:
-    return lambda bench: "" if getattr(bench.agent.limits, name) else f"it has no limit of {name}"
 
 
 # --- the cases ------------------------------------------------------------------------------------
@@ -211,75 +107,75 @@ PROTOCOL: Final[Sequence[Case]] = (
         "stream cut half way", model.CUT_STREAM, Second(lambda: model.cut_stream("half a text")), retried="protocol",
         core=True,
     ),
-    Case("stream cut in a call", model.CUT_STREAM, _first(model.cut_stream), retried="protocol"),
+    Case("stream cut in a call", model.CUT_STREAM, first(model.cut_stream), retried="protocol"),
     Case(
         "stream without its end", model.CUT_STREAM, Second(lambda: model.cut_stream("the last word")),
         retried="protocol",
     ),
     Case("empty reply", "empty reply", Second(model.empty_reply), retried="empty", core=True),
-    Case("call without a name", "call without a name", _first(model.nameless_call), retried="protocol", core=True),
+    Case("call without a name", "call without a name", first(model.nameless_call), retried="protocol", core=True),
     Case(
         "call the server rejects", "the server rejects its own model's call", Second(model.model_output),
         retried="model_output",
     ),
-    Case("duplicate ids", calls.IDS, _first(calls.duplicate_ids), core=True),
-    Case("calls without ids", calls.IDS, _first(calls.missing_ids)),
-    Case("foreign ids", calls.IDS, _first(calls.foreign_ids)),
+    Case("duplicate ids", calls.IDS, first(calls.duplicate_ids), core=True),
+    Case("calls without ids", calls.IDS, first(calls.missing_ids)),
+    Case("foreign ids", calls.IDS, first(calls.foreign_ids)),
     Case(
-        "cut by length, valid arguments", _CUT, _first(lambda: calls.cut_by_length(whole=True)), told="cut_off",
+        "cut by length, valid arguments", _CUT, first(lambda: calls.cut_by_length(whole=True)), told="cut_off",
         core=True,
     ),
-    Case("cut by length, broken JSON", _CUT, _first(calls.cut_by_length), told="cut_off", core=True),
+    Case("cut by length, broken JSON", _CUT, first(calls.cut_by_length), told="cut_off", core=True),
     Case(
         "cut before the first word", "a reply that was cut or filtered before it said anything",
         Second(model.cut_thought), ends="empty answer",
     ),
-    Case("call written as text", "a call written as text", _first(calls.call_as_text)),
+    Case("call written as text", "a call written as text", first(calls.call_as_text)),
 )  # fmt: skip
 
 _BINARY: Final = "binary or special file"
 _LARGE: Final = "file, line or output too large"
 
 TOOL: Final[Sequence[Case]] = (
-    Case("malformed JSON", "arguments are not a JSON object", _first(calls.bad_json), told="bad_json", core=True),
-    Case("wrong type", calls.FIELDS, _first(calls.wrong_type), told="invalid_arguments", needs=_fields, core=True),
+    Case("malformed JSON", "arguments are not a JSON object", first(calls.bad_json), told="bad_json", core=True),
+    Case("wrong type", calls.FIELDS, first(calls.wrong_type), told="invalid_arguments", needs=fields, core=True),
     Case(
-        "missing field", calls.FIELDS, _first(calls.missing_field), told="invalid_arguments", needs=_required, core=True
+        "missing field", calls.FIELDS, first(calls.missing_field), told="invalid_arguments", needs=required, core=True
     ),
-    Case("unknown field", calls.FIELDS, _first(calls.unknown_field), told="invalid_arguments"),
-    Case("unknown tool", "unknown tool", _first(calls.unknown_tool), told="unknown_tool", core=True),
+    Case("unknown field", calls.FIELDS, first(calls.unknown_field), told="invalid_arguments"),
+    Case("unknown tool", "unknown tool", first(calls.unknown_tool), told="unknown_tool", core=True),
     Case(
         "missing file", "no such file or directory", _ours("read_file", '{"path": "src/store.py"}'), told="not_found",
-        needs=_our_tools,
+        needs=our_tools,
     ),
     Case(
         "path out of the root", "path outside of the root", _ours("read_file", '{"path": "../../etc/passwd"}'),
-        told="invalid_argument", needs=_our_tools,
+        told="invalid_argument", needs=our_tools,
     ),
     Case(
-        "binary file", _BINARY, _ours("read_file", '{"path": "photo.png"}'), told="invalid_argument", needs=_our_tools
+        "binary file", _BINARY, _ours("read_file", '{"path": "photo.png"}'), told="invalid_argument", needs=our_tools
     ),
-    Case("named pipe", _BINARY, _ours("read_file", '{"path": "pipe"}'), told="invalid_argument", needs=_our_tools),
+    Case("named pipe", _BINARY, _ours("read_file", '{"path": "pipe"}'), told="invalid_argument", needs=our_tools),
     Case(
         "broken regex", "regex does not compile", _ours("grep", '{"pattern": "class Store("}'), told="invalid_argument",
-        needs=_our_tools, patience=5.0,
+        needs=our_tools, patience=5.0,
     ),
-    Case("no matches", "no matches", _ours("grep", '{"pattern": "unicorn"}'), needs=_our_tools, patience=5.0),
-    Case("huge file", _LARGE, _ours("read_file", '{"path": "huge.log"}'), needs=_our_tools),
-    Case("result too large", _LARGE, _tool(runs.returns_too_much)),
+    Case("no matches", "no matches", _ours("grep", '{"pattern": "unicorn"}'), needs=our_tools, patience=5.0),
+    Case("huge file", _LARGE, _ours("read_file", '{"path": "huge.log"}'), needs=our_tools),
+    Case("result too large", _LARGE, in_tool(runs.returns_too_much)),
     Case(
-        "permission denied", "permission denied", _tool(lambda: runs.tool_error("permission_denied")),
+        "permission denied", "permission denied", in_tool(lambda: runs.tool_error("permission_denied")),
         told="permission_denied",
     ),
-    Case("tool hangs", "past its deadline", _tool(runs.hang), told="timed_out", role="async"),
-    Case("tool says no", "the tool says no", _tool(runs.tool_error), told="tool_failed"),
-    Case("tool raises", "the tool crashes", _tool(runs.crash), told="tool_crashed", core=True),
+    Case("tool hangs", "past its deadline", in_tool(runs.hang), told="timed_out", role="async"),
+    Case("tool says no", "the tool says no", in_tool(runs.tool_error), told="tool_failed"),
+    Case("tool raises", "the tool crashes", in_tool(runs.crash), told="tool_crashed", core=True),
     Case("one of three raises", "the tool crashes", _one_of_three, told="tool_crashed", core=True),
     Case(
-        "killed after an effect", runs.DIED, _tool(lambda: runs.die(first=True)), ends="died", told="outcome_unknown",
+        "killed after an effect", runs.DIED, in_tool(lambda: runs.die(first=True)), ends="died", told="outcome_unknown",
         role="once", scene=scenes.unattended,
     ),
-    Case("killed while it read", runs.DIED, _tool(runs.die), ends="died", role="async"),
+    Case("killed while it read", runs.DIED, in_tool(runs.die), ends="died", role="async"),
     Case(
         "approval denied", "approval denied, expired or for something else", _nothing, told="denied", role="gated",
         scene=scenes.denied,
@@ -298,13 +194,13 @@ LOOP: Final[Sequence[Case]] = (
         model=obsessed, core=True,
     ),
     Case(
-        "step limit", _SPENT, _nothing, ends="step limit", model=lambda _: wandering, needs=_limited("steps"), core=True
+        "step limit", _SPENT, _nothing, ends="step limit", model=lambda _: wandering, needs=limited("steps"), core=True
     ),
     Case(
-        "tokens used up", _SPENT, _first(lambda: model.costly(1_000_000)), ends="token budget", needs=_limited("tokens")
+        "tokens used up", _SPENT, first(lambda: model.costly(1_000_000)), ends="token budget", needs=limited("tokens")
     ),
     Case(
-        "money used up", _SPENT, _first(lambda: model.costly(50_000)), ends="money budget", needs=_priced,
+        "money used up", _SPENT, first(lambda: model.costly(50_000)), ends="money budget", needs=priced,
         limits=lambda limits, _: replace(limits, usd=0.01),
     ),
     Case(
@@ -316,13 +212,13 @@ LOOP: Final[Sequence[Case]] = (
         limits=lambda limits, _: replace(limits, seconds=100.0),
     ),
     Case("Ctrl-C", "cancelled, Ctrl-C", Second(runs.cancel), ends="cancelled"),
-    Case("Ctrl-C in a tool", "cancelled, Ctrl-C", _tool(runs.cancel), ends="cancelled", role="async"),
+    Case("Ctrl-C in a tool", "cancelled, Ctrl-C", in_tool(runs.cancel), ends="cancelled", role="async"),
 )  # fmt: skip
 
 JOURNAL: Final[Sequence[Case]] = (
     Case(
-        "disk full", runs.WRITES, _tool(lambda: runs.returns("a long line\n" * 2_000)), ends="journal",
-        needs=_our_tools, scene=scenes.disk_full,
+        "disk full", runs.WRITES, in_tool(lambda: runs.returns("a long line\n" * 2_000)), ends="journal",
+        needs=our_tools, scene=scenes.disk_full,
     ),
     Case(
         "a record that is not written", runs.WRITES, lambda f, _: f.at_append(2, runs.write_error()), ends="journal"

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from tool_loop.errors import UsageError
 
 from .clock import FakeClock
+from .plans import WORDS, Chance, Plan, Struck, counted, where
 from .strike import Fault, Point, ProcessDied
 
 if TYPE_CHECKING:
@@ -38,48 +39,6 @@ if TYPE_CHECKING:
     from .wire_model import Asked
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Struck:
-    """A fault that struck.
-
-    `where` is "step 3", "grep, call 2", "question 1", "record 7 (ToolReturned)" or "opening 1".
-    """
-
-    where: str
-    fault: str
-
-    def __str__(self) -> str:
-        return f"{self.fault} at {self.where}"
-
-
-@dataclass(slots=True)
-class _Plan:
-    """`left` is how often it may still strike, None for ever; from `nth` on when `onwards`, 0 for any."""
-
-    point: Point
-    fault: Fault
-    nth: int
-    name: str = ""
-    left: int | None = 1
-    onwards: bool = False
-
-    def fits(self, point: Point, name: str, nth: int) -> bool:
-        there = self.nth in (0, nth) or (self.onwards and nth > self.nth)
-        return self.point == point and self.left != 0 and self.name in ("", name) and there
-
-    def __str__(self) -> str:
-        if self.point == "append" and self.name:
-            return f"{self.fault} at {self.name} {self.nth}"
-        return f"{self.fault} at {_where(self.point, self.name, self.nth)}"
-
-
-@dataclass(slots=True)
-class _Chance:
-    rate: float
-    faults: tuple[Fault, ...]
-    left: int | None
 
 
 @dataclass
@@ -98,14 +57,14 @@ class Faults:
     dead: bool = False
 
     def __post_init__(self) -> None:
-        self._plans: list[_Plan] = []
-        self._chances: list[_Chance] = []
+        self._plans: list[Plan] = []
+        self._chances: list[Chance] = []
         self._random = random.Random(self.seed)  # noqa: S311 - the same every time is the point
         self._steps: dict[str, int] = {}
         self._counts: Counter[tuple[Point, str]] = Counter()
         self._driven: asyncio.Task[Any] | None = None
         self._journals = 0
-        self._struck_by: list[_Plan | _Chance] = []
+        self._struck_by: list[Plan | Chance] = []
 
     # --- placing them -----------------------------------------------------------------------------
 
@@ -116,40 +75,40 @@ class Faults:
         that cannot strike a model.
         """
         for fault in faults:
-            self._place("model", fault, _counted("step", step), left=_counted("times", times))
+            self._place("model", fault, counted("step", step), left=counted("times", times))
         return self
 
     def from_step(self, step: int, fault: Fault | str) -> Self:
         """At this request and every later one, each attempt."""
-        return self._place("model", fault, _counted("step", step), left=None, onwards=True)
+        return self._place("model", fault, counted("step", step), left=None, onwards=True)
 
     def on_tool(self, name: str, fault: Fault | str, *, call: int | None = 1) -> Self:
         """At this call of the tool, of those that get as far as running; None at every one of them."""
         return self._place(
-            "tool", fault, 0 if call is None else _counted("call", call), name, None if call is None else 1
+            "tool", fault, 0 if call is None else counted("call", call), name, None if call is None else 1
         )
 
     def at_review(self, nth: int, fault: Fault | str) -> Self:
         """When a person is asked about a call for the nth time."""
-        return self._place("review", fault, _counted("nth", nth))
+        return self._place("review", fault, counted("nth", nth))
 
     def at_append(self, nth: int, fault: Fault | str) -> Self:
         """When the journal writes its nth record, counted over everything that goes through these faults."""
-        return self._place("append", fault, _counted("nth", nth))
+        return self._place("append", fault, counted("nth", nth))
 
     def on_record(self, kind: type[Event], fault: Fault | str, *, nth: int = 1) -> Self:
         """When the journal writes the nth event of this kind: `on_record(ToolReturned, die())`."""
-        return self._place("append", fault, _counted("nth", nth), kind.__name__)
+        return self._place("append", fault, counted("nth", nth), kind.__name__)
 
     def at_open(self, nth: int, fault: Fault | str) -> Self:
         """When a run is opened for the nth time."""
-        return self._place("open", fault, _counted("nth", nth))
+        return self._place("open", fault, counted("nth", nth))
 
     def sometimes(self, rate: float, *faults: Fault | str, at_most: int | None = None) -> Self:
         """By chance, wherever one of them can strike: with this probability one of those that can, does."""
         if not 0 <= rate <= 1 or not faults:
             raise UsageError(f"sometimes(rate, fault, ...) takes a probability between 0 and 1, got {rate!r}")
-        self._chances.append(_Chance(rate, tuple(map(_made, faults)), at_most))
+        self._chances.append(Chance(rate, tuple(map(_made, faults)), at_most))
         return self
 
     def _place(
@@ -157,9 +116,9 @@ class Faults:
     ) -> Self:
         fault = _made(given)
         if point not in fault.points:
-            can = " or ".join(_WORDS[p] for p in fault.points)
-            raise UsageError(f"{fault} cannot strike {_WORDS[point]}, only {can}")
-        self._plans.append(_Plan(point, fault, nth, name, left, onwards))
+            can = " or ".join(WORDS[p] for p in fault.points)
+            raise UsageError(f"{fault} cannot strike {WORDS[point]}, only {can}")
+        self._plans.append(Plan(point, fault, nth, name, left, onwards))
         return self
 
     # --- around an agent --------------------------------------------------------------------------
@@ -285,8 +244,8 @@ class Faults:
         if plan.left is not None:
             plan.left += 1
 
-    def _strikes(self, plan: _Plan | _Chance, fault: Fault, point: Point, name: str, nth: int) -> Fault:
-        self.struck.append(Struck(_where(point, name, nth), str(fault)))
+    def _strikes(self, plan: Plan | Chance, fault: Fault, point: Point, name: str, nth: int) -> Fault:
+        self.struck.append(Struck(where(point, name, nth), str(fault)))
         self._struck_by.append(plan)
         return fault
 
@@ -298,28 +257,6 @@ class Faults:
     def unstruck(self) -> str:
         """The faults that were placed and have not struck so far, "" when all have."""
         return ", ".join(str(plan) for plan in self._plans if plan.left)
-
-
-_WORDS = {
-    "model": "a request to the model",
-    "tool": "a call of a tool",
-    "review": "a question to a person",
-    "append": "a record that is written",
-    "open": "a run that is opened",
-}
-
-
-def _where(point: Point, name: str, nth: int) -> str:
-    if point == "tool":
-        return f"{name}, call {nth}" if nth else f"every call of {name}"
-    where = {"model": "step", "review": "question", "append": "record", "open": "opening"}[point]
-    return f"{where} {nth}" + (f" ({name})" if name else "")
-
-
-def _counted(name: str, number: int) -> int:
-    if number < 1:
-        raise UsageError(f"{name} is counted from 1, got {number}")
-    return number
 
 
 def _made(given: Fault | str) -> Fault:

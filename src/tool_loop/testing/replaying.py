@@ -12,41 +12,34 @@ outage) happens again where it happened.
 from __future__ import annotations
 
 import asyncio
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tool_loop.agent import Attempt
-from tool_loop.describe import full
 from tool_loop.errors import FatalError, JournalError, UsageError
 from tool_loop.events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
-    IntentRecorded,
-    LimitReached,
     ModelReplied,
     RunContinued,
-    RunEnded,
     RunInterrupted,
     RunResumed,
     ToolReturned,
 )
 from tool_loop.limits import Limits
-from tool_loop.messages import clip
 from tool_loop.state import State
 
 from .clock import run_virtual
+from .replay_words import called, changed, described
 
 if TYPE_CHECKING:
     from tool_loop.ports import Journal, Tools
 
 # What differs from one time to the next, and says nothing about what was done.
 _VOLATILE: Final = frozenset({"seconds", "first_token", "by", "message"})
-_MOST_LINES: Final = 30
 # How many turns of the event loop a result waits for those that landed before it.
 _TURNS: Final = 500
 
@@ -217,8 +210,8 @@ class Recorded:
             expected = self._in_turn(event, expected)
         if type(event) is not type(expected):
             raise self.differs(self.words(event))
-        if changed := _changed(expected, event, self.unknown):
-            self.note(f"{_called(self, event)} would be another", changed)
+        if diff := changed(expected, event, self.unknown):
+            self.note(f"{called(event, self.names())} would be another", diff)
         self.fold()
 
     def _in_turn(self, event: ToolReturned, expected: ToolReturned) -> ToolReturned:
@@ -241,8 +234,12 @@ class Recorded:
         return self.end()
 
     def words(self, event: Event) -> str:
+        return described(event, self.names())
+
+    def names(self) -> dict[str, str]:
+        """The tool of each call."""
         replies = (e for e in self.events if isinstance(e, ModelReplied))
-        return described(event, {call.id: call.name for reply in replies for call in reply.calls})
+        return {call.id: call.name for reply in replies for call in reply.calls}
 
     def note(self, what: str, diff: str) -> None:
         steps = sum(isinstance(event, ModelReplied) for event in self.events[: self.at])
@@ -275,69 +272,3 @@ def _interruptions(events: Sequence[Event]) -> set[int]:
 
 def _cut_short(event: Event) -> bool:
     return isinstance(event, ToolReturned) and event.error in ("cancelled", "outcome_unknown")
-
-
-# --- what differs, in words -----------------------------------------------------------------------
-
-
-def _changed(recorded: Event, now: Event, unknown: AbstractSet[str]) -> str:
-    lines: list[str] = []
-    for field in fields(recorded):
-        was, is_ = getattr(recorded, field.name), getattr(now, field.name)
-        if was == is_ or field.name in unknown:
-            continue
-        if isinstance(was, str) and isinstance(is_, str) and ("\n" in was or "\n" in is_):
-            diff = difflib.unified_diff(was.split("\n"), is_.split("\n"), n=1, lineterm="")
-            lines += [f"  {field.name}:", *list(diff)[2:]]
-        else:
-            lines += [f"- {field.name}: {was}", f"+ {field.name}: {is_}"]
-    more = [f"... and {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
-    return "\n".join([*lines[:_MOST_LINES], *more])
-
-
-def _called(record: Recorded, event: Event) -> str:
-    if isinstance(event, ToolReturned):
-        call = record.state.pending.get(event.call_id)
-        return f"the result of {call.name if call else event.call_id}"
-    return _NAMES.get(type(event).__name__, type(event).__name__)
-
-
-_NAMES: Final = {
-    "ModelReplied": "the reply",
-    "RunEnded": "the end",
-    "Compacted": "the compaction",
-    "LimitReached": "the limit",
-    "ApprovalRequested": "what a person is asked",
-    "IntentRecorded": "the calls that must run once",
-    "Reminded": "the reminder",
-    "RunInterrupted": "the interruption",
-}
-
-
-def described(event: Event, names: Mapping[str, str]) -> str:
-    """An event in a few words; `names` has the tool of each call."""
-    match event:
-        case ModelReplied():
-            calls = " ".join(f"-> {call.name} {call.arguments}" for call in event.calls)
-            return _short(f"the model is asked, and says: {event.text} {calls}")
-        case ToolReturned():
-            return _short(f"{names.get(event.call_id, event.call_id)} returns: {event.content}")
-        case IntentRecorded():
-            return f"these must run once, and are run: {_named(event.call_ids or event.approved, names)}"
-        case ApprovalRequested():
-            return f"a person is asked about: {_named([r.call_id for r in event.requests], names)}"
-        case LimitReached(limit=limit):
-            return f"it stops: {limit}"
-        case RunEnded():
-            return _short(f"it ends ({event.reason}): {event.answer}")
-        case _:
-            sections = full(event, {}, 0)
-            return _short("; ".join(f"{section.heading} {section.body}" for section in sections))
-
-
-def _named(call_ids: Iterable[str], names: Mapping[str, str]) -> str:
-    return ", ".join(f"{names.get(call_id, '?')} ({call_id})" for call_id in call_ids)
-
-
-def _short(text: str) -> str:
-    return clip(text, 300)

@@ -24,7 +24,8 @@ from tool_loop.journal import MemoryJournal
 from tool_loop.state import State
 
 from .bench import KEY, NO_CALL, Bench, Role, house_bench, reading
-from .cases import CASES, Case
+from .case import Case
+from .cases import CASES
 from .clock import run_virtual
 from .faults import Faults
 from .invariants import check, check_requests

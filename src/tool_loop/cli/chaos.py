@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tool_loop.front import Agent
     from tool_loop.terminal import Terminal
     from tool_loop.testing.bench import Bench
-    from tool_loop.testing.cases import Case
+    from tool_loop.testing.case import Case
     from tool_loop.testing.scoring import Line
 
 EPILOG = """\

@@ -58,6 +58,7 @@ class Leases:
 
     def __init__(self, seconds: float, max_takeovers: int, clock: Callable[[], float]) -> None:
         self.me = Holder.here()
+        self._mine = str(self.me)
         self._seconds = seconds
         self._max_takeovers = max_takeovers
         self._clock = clock
@@ -65,8 +66,8 @@ class Leases:
 
     def take(self, db: Database, run_id: str, now: float) -> Lease:
         """Raises `RunBusy` and `RunPoisoned`."""
-        me, later = str(self.me), now + self._seconds
-        new = db.execute(NEW, (run_id, now, now, me, later))
+        later = now + self._seconds
+        new = db.execute(NEW, (run_id, now, now, self._mine, later))
         if new.rowcount and new.lastrowid:
             return self._holding(Lease(new.lastrowid, 1, 0, (0, 0), []))
         n, holder, fence, until, takeovers, parked, *listed = db.execute(SELECT, (run_id,)).fetchone()
@@ -82,7 +83,7 @@ class Leases:
                 raise RunPoisoned(_poisoned(run_id, takeovers))
         rows = store.read(db, n)
         whole = store.trim(db, run_id, n, rows)
-        db.execute(TAKE, (me, fence + 1, later, takeovers, n))
+        db.execute(TAKE, (self._mine, fence + 1, later, takeovers, n))
         return self._holding(Lease(n, fence + 1, takeovers, (listed[0], listed[1]), whole, len(whole) < len(rows)))
 
     def _holding(self, lease: Lease) -> Lease:
@@ -92,7 +93,7 @@ class Leases:
 
     def _abandoned(self, n: int, fence: int, holder: str) -> bool:
         """Whether it is our own, and could not be given back (the disk was full)."""
-        return holder == str(self.me) and (n, fence) not in self._held
+        return holder == self._mine and (n, fence) not in self._held
 
     def release(self, db: Database, lease: Lease, *, empty: bool) -> None:
         """Give the lease back. A run without any record is forgotten: it was only looked for."""

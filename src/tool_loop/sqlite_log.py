@@ -6,10 +6,12 @@ order of the records, whoever wrote them. Knows nothing about how the file is op
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from sqlite3 import IntegrityError
 
 from . import codec
 from . import sqlite_store as store
+from .errors import Fenced
 from .events import ApprovalDecided, Event, ModelReplied, RunStarted, ToolReturned
 from .runs import QUESTION_CHARS, stage, tokens
 from .sqlite_file import Database
@@ -33,6 +35,7 @@ class SqliteLog:
         self.run_id = run_id
         self.state = state
         self.lease = lease
+        self.key = lease.key
         self.leases = leases
         self._stuck = lease.takeovers > 0
         self._steps = self._tokens = 0
@@ -74,7 +77,7 @@ class SqliteLog:
         self._stuck = self._stuck and not got_on
         return change
 
-    def fold(self, rows: list[store.Row]) -> None:
+    def fold(self, rows: Sequence[store.Row]) -> None:
         """Take in records that are in the file; those already taken in are passed over."""
         known = len(self.state.events)
         store.fold(self.run_id, [row for row in rows if row[0] >= known], self.state)
@@ -87,9 +90,9 @@ def question_of(event: Event) -> str | None:
 
 
 class Append(Job):
-    """One event on its way into the file."""
+    """One event on its way into the file. `before` is what others have added before it."""
 
-    __slots__ = ("_at", "_change", "_event", "_known", "_log", "_text")
+    before: Sequence[store.Row] = ()
 
     def __init__(self, log: SqliteLog, event: Event, at: float) -> None:
         self._text = text = codec.encode(event)
@@ -98,29 +101,38 @@ class Append(Job):
         self._log = log
         self._event = event
         self._at = at
-        self._known = len(log.state.events)
 
-    def work(self, db: Database) -> tuple[int, list[store.Row]]:
-        decides = self._event.call_id if isinstance(self._event, ApprovalDecided) else ""
-        return store.append(db, self._log.lease.key, self._known, self._at, self._text, self._change, decides)
+    def work(self, db: Database) -> int:
+        """The number of the record; -1 when it was not added, for somebody else has decided."""
+        log, seq, self.before = self._log, len(self._log.state.events), ()
+        try:
+            done = store.append(db, log.key, seq, self._at, self._text)
+        except IntegrityError:
+            # A decision got in between, or a record of our own that the loop has not heard of yet.
+            self.before = store.read(db, log.lease.n, seq)
+            if isinstance(self._event, ApprovalDecided) and store.decides(self.before, self._event.call_id):
+                return -1
+            seq = self.before[-1][0] + 1
+            done = store.append(db, log.key, seq, self._at, self._text)
+        if not done:
+            raise Fenced(store.fenced(db, log.lease.n))
+        if self._change is not None:
+            store.update(db, log.lease.n, self._at, self._change)
+        return seq
 
     def landed(self) -> None:
-        seq, before = self.outcome
-        self.outcome = None
         log = self._log
-        if before:
-            log.fold(before)
+        if self.before:
+            log.fold(self.before)
         if self._change is not None and self._change.ends:
             log.leases.forget(log.lease)
-        if seq == len(log.state.events):
+        if self.outcome == len(log.state.events):
             # Where text had to be escaped, what counts is what the file holds.
             log.state.apply(codec.decode(self._text) if "\\ud" in self._text else self._event)
 
 
 class Take(Job):
     """A lease on its way out."""
-
-    __slots__ = ("_leases", "_now", "_run_id")
 
     def __init__(self, leases: Leases, run_id: str, now: float) -> None:
         super().__init__()

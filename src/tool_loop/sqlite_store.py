@@ -7,13 +7,12 @@ here does so inside a transaction that somebody else began.
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from . import codec
-from .errors import Fenced, JournalDamaged, UnknownRun
+from .errors import JournalDamaged, UnknownRun
 from .events import ApprovalDecided, Event, RunStarted
 from .runs import RunInfo, RunState
 from .sqlite_file import Database
@@ -51,33 +50,18 @@ class Change:
         return self.state in ("answered", "stopped")
 
 
-def append(
-    db: Database, run: tuple[int, int], seq: int, at: float, text: str, change: Change | None, decides: str = ""
-) -> tuple[int, list[Row]]:
-    """Add a record to the run `(n, fence)`, as number `seq` or behind what has been added meanwhile.
+def append(db: Database, run: tuple[int, int], seq: int, at: float, text: str) -> bool:
+    """Add a record to the run `(n, fence)`; False when the token is no longer the run's.
 
-    Returns its number, and what lies from `seq` up to it. The number is -1 when it was not added,
-    because it `decides` about a call that somebody else has decided about. Raises `Fenced`.
+    Raises `sqlite3.IntegrityError` when there is a record of that number.
     """
-    try:
-        done, news = db.execute(APPEND, (seq, at, text, *run)).rowcount, []
-    except sqlite3.IntegrityError:
-        # A decision got in between, or a record of our own that the loop has not heard of yet.
-        news = read(db, run[0], seq)
-        if decides and any(_decides(row[2], decides) for row in news):
-            return -1, news
-        seq = news[-1][0] + 1
-        done = db.execute(APPEND, (seq, at, text, *run)).rowcount
-    if not done:
-        raise Fenced(_fenced(db, run[0]))
-    if change is not None:
-        update(db, run[0], at, change)
-    return seq, news
+    return db.execute(APPEND, (seq, at, text, *run)).rowcount == 1
 
 
-def _decides(text: bytes, call_id: str) -> bool:
-    event = codec.decode(text)
-    return isinstance(event, ApprovalDecided) and event.call_id == call_id
+def decides(rows: Iterable[Row], call_id: str) -> bool:
+    """Whether somebody has decided about this call in these records."""
+    events = (codec.decode(text) for _, _, text in rows)
+    return any(isinstance(event, ApprovalDecided) and event.call_id == call_id for event in events)
 
 
 def insert(db: Database, n: int, seq: int, at: float, text: str, change: Change) -> None:
@@ -99,7 +83,8 @@ def update(db: Database, n: int, at: float, change: Change) -> None:
     db.execute(statement, (at, change.question, change.state, change.steps, change.tokens, not change.progress, n))
 
 
-def _fenced(db: Database, n: int) -> str:
+def fenced(db: Database, n: int) -> str:
+    """What to tell a process that no longer has the run."""
     # All rows, though there is one at most: a cursor that is not at its end keeps a transaction open.
     rows = db.execute("SELECT id, holder FROM runs WHERE n = ?", (n,)).fetchall()
     name, holder = rows[0] if rows else (n, "")

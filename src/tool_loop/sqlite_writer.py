@@ -48,14 +48,13 @@ class Job(ABC):
     `size` is how many characters it writes. A `single` one writes with one statement.
     """
 
-    __slots__ = ("error", "future", "outcome", "single", "size")
+    outcome: Any = None
+    error: Exception | None = None
+    future: asyncio.Future[Any] | None = None
 
     def __init__(self, size: int = 0, *, single: bool = False) -> None:
         self.size = size
         self.single = single
-        self.outcome: Any = None
-        self.error: Exception | None = None
-        self.future: asyncio.Future[Any] | None = None
 
     @property
     def waiting(self) -> asyncio.Future[Any]:
@@ -79,8 +78,6 @@ class Job(ABC):
 
 class Call(Job):
     """A job that is one function."""
-
-    __slots__ = ("_func",)
 
     def __init__(self, func: Callable[[Database], Any], *, single: bool = False) -> None:
         super().__init__(single=single)

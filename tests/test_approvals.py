@@ -205,6 +205,19 @@ def test_an_approval_that_does_not_fit_or_came_too_late_is_not_one(decision: App
     assert why in of(ToolReturned, log.state.events)[-1].content
 
 
+def test_a_decision_made_elsewhere_while_the_person_thinks_is_the_one_that_counts() -> None:
+    till, log = Till(), log_of()
+
+    async def slow(shown: Pending) -> ApprovalDecided:
+        log.state.apply(ApprovalDecided(shown.call.id, False, by="bob", fingerprint=shown.fingerprint))
+        return ApprovalDecided(shown.call.id, True)
+
+    drive(log, ScriptedLLM(PAY, "done"), till.tools, reviewer=slow)
+
+    assert [d.by for d in of(ApprovalDecided, log.state.events)] == ["bob"]
+    assert till.paid == []
+
+
 def test_a_reviewer_that_fails_or_never_answers_leaves_the_run_waiting() -> None:
     async def fails(_shown: Pending) -> ApprovalDecided:
         raise OSError("the terminal is gone")

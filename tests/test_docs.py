@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tool_loop import cli
 from tool_loop.catalogue import table
 
 ROOT = Path(__file__).parents[1]
@@ -43,13 +42,6 @@ def test_the_programs_in_the_readme_run(name: str, n: int, tmp_path: Path, monke
 @pytest.mark.parametrize("name", ["README.md"])
 def test_the_failure_table_is_the_one_in_the_code(name: str) -> None:
     assert table() in after(name, "failures"), "run: python -m tool_loop.catalogue, and put it into README.md"
-
-
-def test_the_scorecard_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["chaos", "--core", "--markdown"]) == 0
-
-    printed = capsys.readouterr().out.strip()
-    assert printed in after("README.md", "chaos"), "run: tool-loop chaos --core --markdown, and put it into README.md"
 
 
 @pytest.mark.parametrize("name", LANGUAGES)

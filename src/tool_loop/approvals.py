@@ -65,7 +65,8 @@ async def ask_person(attempt: Attempt, calls: Sequence[ToolCall]) -> bool:
             raise held
         if error or not task.done() or task.cancelled():
             return False
-        await attempt.record(_bound(task.result(), shown, tools))
+        if not state.decision(call):  # somebody may have been faster, from elsewhere
+            await attempt.record(_bound(task.result(), shown, tools))
     return True
 
 

@@ -35,7 +35,7 @@ from .proofs import (
     survives_failing_writes,
     told,
 )
-from .test_sqlite_journal import Plan
+from .sqlite_case import Plan
 
 each_story = pytest.mark.parametrize("name", STORIES)
 

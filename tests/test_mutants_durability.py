@@ -19,7 +19,7 @@ from tool_loop.testing.clock import run_virtual
 
 from .proofs import STORIES, changed, mutant, survives_cancels, survives_every_crash
 from .test_durability import slow_logs
-from .test_sqlite_journal import late_writer_is_fenced
+from .test_sqlite_lease import late_writer_is_fenced
 
 SHIELD = ("late = await recorded(self.log, event, self.emit)", "late = await self.log.append(event)")
 INTENT = ("await self.record(events.IntentRecorded(tuple(once), tuple(approved)))", "pass")

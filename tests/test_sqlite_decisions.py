@@ -16,9 +16,12 @@ from tool_loop.events import (
 )
 from tool_loop.sqlite_journal import SqliteJournal
 
+from . import sqlite_case
 from .sqlite_case import ASKED, tamper, waiting
 
-pytest_plugins = ("tests.sqlite_case",)
+# Fixtures are found where they have a name.
+path = sqlite_case.path
+journal = sqlite_case.journal
 
 
 def test_a_decision_needs_no_lease_and_the_driver_folds_it_in_before_its_own_record(path: Path) -> None:

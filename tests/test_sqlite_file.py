@@ -22,9 +22,11 @@ from tool_loop.events import (
 )
 from tool_loop.sqlite_journal import SqliteJournal
 
+from . import sqlite_case
 from .sqlite_case import ONE_RUN, Plan, busy, keep, state_of, tamper
 
-pytest_plugins = ("tests.sqlite_case",)
+# Fixtures are found where they have a name.
+path = sqlite_case.path
 
 
 def test_a_file_of_a_newer_format_is_refused_and_left_alone(path: Path) -> None:

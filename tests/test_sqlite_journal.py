@@ -25,10 +25,13 @@ from tool_loop.events import (
 from tool_loop.sqlite_journal import SqliteJournal
 from tool_loop.state import State
 
+from . import sqlite_case
 from .helpers import says
 from .sqlite_case import ASKED, ONE_RUN, Clock, fill, keep, state_of, tamper
 
-pytest_plugins = ("tests.sqlite_case",)
+# Fixtures are found where they have a name.
+path = sqlite_case.path
+journal = sqlite_case.journal
 
 
 def test_a_run_survives_the_journal_object(journal: SqliteJournal, path: Path) -> None:

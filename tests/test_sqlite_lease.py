@@ -20,9 +20,12 @@ from tool_loop.events import (
 )
 from tool_loop.sqlite_journal import SqliteJournal
 
+from . import sqlite_case
 from .sqlite_case import ONE_RUN, Clock, dies_with, fill, keep, state_of, tamper
 
-pytest_plugins = ("tests.sqlite_case",)
+# Fixtures are found where they have a name.
+path = sqlite_case.path
+dead = sqlite_case.dead
 
 
 def test_a_second_driver_is_told_who_has_the_run_and_until_when(path: Path) -> None:

@@ -29,9 +29,12 @@ from tool_loop.sqlite_journal import SqliteJournal
 from tool_loop.sqlite_writer import BATCH_JOBS, COMMITS_BETWEEN_CHECKPOINTS, INLINE_CHARS
 from tool_loop.testing.clock import run_virtual
 
+from . import sqlite_case
 from .sqlite_case import ONE_RUN, Clock, Plan, fill, full, state_of
 
-pytest_plugins = ("tests.sqlite_case",)
+# Fixtures are found where they have a name.
+path = sqlite_case.path
+journal = sqlite_case.journal
 
 
 def test_with_fsync_what_comes_together_is_committed_together(path: Path) -> None:

@@ -362,6 +362,68 @@ def test_a_reply_is_there_when_its_last_event_is_whatever_becomes_of_the_connect
     assert took < 0.5
 
 
+# --- what is sent -----------------------------------------------------------------------------------
+
+
+async def sent_by(*keys: str, url: str = "http://host:1", **options: Any) -> list[httpx2.Request]:
+    """What one model sends for questions with these keys."""
+    got: list[httpx2.Request] = []
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        got.append(request)
+        return httpx2.Response(200, json={"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]})
+
+    llm = OpenAIChat("m", f"{url}/v1", KEY, http=httpx2.MockTransport(handler), **options)
+    for key in keys:
+        await llm.reply(Request(Transcript("", [UserMessage(f"q {key}")]), key=key), lambda _: None)
+    return got
+
+
+def test_each_request_has_its_own_length_and_key_and_all_else_in_common() -> None:
+    first, second = asyncio.run(sent_by("r-1", "r-1000"))
+
+    assert [r.headers["idempotency-key"] for r in (first, second)] == ["r-1", "r-1000"]
+    assert [r.headers["content-length"] for r in (first, second)] == [str(len(r.content)) for r in (first, second)]
+    own = ("idempotency-key", "content-length")
+    common, other = ({k: v for k, v in r.headers.items() if k not in own} for r in (first, second))
+    assert common == other
+    assert common["host"] == "host:1"
+    assert common["authorization"] == f"Bearer {KEY}"
+    assert common["content-type"] == "application/json"
+
+
+def test_a_host_of_ones_own_takes_the_place_of_the_address() -> None:
+    (request,) = asyncio.run(sent_by("r", extra_headers={"Host": "gateway.example.com"}))
+
+    assert request.headers.get_list("host") == ["gateway.example.com"]
+
+
+def test_a_body_whose_framing_is_given_is_not_measured() -> None:
+    (request,) = asyncio.run(sent_by("r", extra_headers={"Transfer-Encoding": "chunked"}))
+
+    assert "content-length" not in request.headers
+
+
+def test_a_name_and_password_in_the_address_are_sent_as_such() -> None:
+    first, second = asyncio.run(sent_by("r-1", "r-2", url="http://me:pass@host:1"))
+
+    assert first.headers["authorization"] == second.headers["authorization"] == "Basic bWU6cGFzcw=="
+    assert first.headers["host"] == "host:1"
+
+
+def test_a_piece_without_bytes_is_not_the_end_of_a_reply() -> None:
+    def handler(_: httpx2.Request) -> httpx2.Response:
+        async def body() -> AsyncIterator[bytes]:
+            yield b""
+            yield b'data: {"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\n'
+            yield b""
+            yield b"data: [DONE]\n\n"
+
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=body())
+
+    assert asyncio.run(ask("http://host:1", http=httpx2.MockTransport(handler))) == "Hello"
+
+
 # --- origins ----------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,8 @@ _HERE = "this process"
 class MemoryLog:
     """One run in memory. `times` holds the Unix time at which each event was recorded."""
 
+    __slots__ = ("_clock", "run_id", "state", "times")
+
     def __init__(self, run_id: str, clock: Callable[[], float]) -> None:
         self.run_id = run_id
         self.state = State()

@@ -37,6 +37,9 @@ from .messages import Transcript
 # Chinese about 1.5: too low a guess only compacts early, too high a guess overflows the window.
 CHARS_PER_TOKEN = 3.0
 
+# A set takes 200 bytes, and in most runs all three of a state stay empty.
+_NO_CALLS: frozenset[str] = frozenset()
+
 
 class State:
     """The sum of a run's events. Only `apply` changes it.
@@ -47,6 +50,14 @@ class State:
     call's id with its position) and `transcript` span the whole run.
     """
 
+    # Without them a state takes 2 KiB more, most of it a table with room to spare.
+    __slots__ = (
+        "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
+        "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
+        "ids", "intents", "interrupted", "pending", "question", "reminded", "requested", "reviewed", "spent",
+        "standing", "steps", "stopping", "tool_calls", "tool_count", "transcript", "unpriced", "untrusted",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.transcript = Transcript()
@@ -55,9 +66,7 @@ class State:
         self.decisions: dict[str, ApprovalDecided] = {}
         self.requested: dict[str, str] = {}
         self.standing: dict[str, ApprovalDecided] = {}
-        self.doubtful: set[str] = set()
-        self.reviewed: set[str] = set()
-        self.edited: set[str] = set()
+        self.doubtful = self.reviewed = self.edited = _NO_CALLS
         self.pending: dict[str, ToolCall] = {}
         self.untrusted = False
         self.estimated = False
@@ -173,7 +182,8 @@ class State:
 
     def _returned(self, result: ToolReturned) -> None:
         call = self.pending.pop(result.call_id)
-        self.doubtful.discard(call.id)
+        if call.id in self.doubtful:
+            self.doubtful -= {call.id}
         self.untrusted |= result.untrusted
         if result.error not in ("cancelled", "denied", "cut_off", "limit_reached"):
             self.tool_calls += 1
@@ -243,13 +253,13 @@ class State:
     def _doubt(self, call_id: str) -> None:
         """Its approval was used up when it was started: whoever was asked about it is asked again, and
         about the arguments that may have run."""
-        self.doubtful.add(call_id)
+        self.doubtful |= {call_id}
         if self.requested.pop(call_id, None) is not None:
-            self.reviewed.add(call_id)
+            self.reviewed |= {call_id}
         decision = self.decisions.pop(call_id, None)
         if decision is not None and decision.arguments is not None:
             self.pending[call_id] = replace(self.pending[call_id], arguments=decision.arguments)
-            self.edited.add(call_id)
+            self.edited |= {call_id}
 
     def _compacted(self, event: Compacted) -> None:
         self.compacted = True

@@ -1,4 +1,8 @@
-"""The HTTP clients of an event loop: as few as will do, closed with the loop.
+"""The HTTP connections of an event loop: in as few pools as will do, closed with the loop.
+
+Of httpx2 this takes the transports and not the client: cookies, redirects, authentication and events
+are not wanted here, and at each request they take time and, while it waits, 2 KiB of memory. Only where
+the environment names a proxy there is a client, which knows the rules for who goes through it.
 
 Knows nothing about requests, replies or errors of theirs.
 """
@@ -20,22 +24,24 @@ if TYPE_CHECKING:
 
     import httpx2
 
-# The pool of httpx2 walks all of its connections at each request, so one client with 500 requests in
-# flight spends most of its time there (11.7 s for what ten clients do in 3.0 s). A further client is
-# opened when all others have this many requests in flight; opening one costs about 0.1 ms.
+# The pool of httpx2 walks all of its connections at each request, so one with 500 requests in flight
+# spends most of its time there (11.7 s for what ten do in 3.0 s). A further one is opened when all
+# others have this many requests in flight; opening one costs about 0.1 ms.
 PER_CLIENT: Final = 16
 
 
 class Shard:
-    __slots__ = ("client", "load")
+    """A pool of connections, and how many requests are in flight on it."""
 
-    def __init__(self, client: httpx2.AsyncClient) -> None:
-        self.client = client
+    __slots__ = ("http", "load")
+
+    def __init__(self, http: httpx2.AsyncBaseTransport) -> None:
+        self.http = http
         self.load = 0
 
 
 class Clients:
-    """The clients of one event loop: as few as will do, so that connections are used again."""
+    """The pools of one event loop: as few as will do, so that connections are used again."""
 
     def __init__(self, http: httpx2.AsyncBaseTransport | None) -> None:
         self._http = http
@@ -45,7 +51,7 @@ class Clients:
         self.closed = False
 
     async def take(self, url: str) -> Shard:
-        """The first client with room, with one more request counted on it; give it back by `load -= 1`."""
+        """The first pool with room, with one more request counted on it; give it back by `load -= 1`."""
         if self._end is None:
             self._end = self._until_the_loop_ends()
             await anext(self._end)
@@ -53,27 +59,27 @@ class Clients:
         shards = self._shards.setdefault(scheme, [])
         shard = next((s for s in shards if s.load < PER_CLIENT or self._http is not None), None)
         if shard is None:
-            shard = Shard(self._client(scheme))
+            shard = Shard(self._http or self._pool(scheme))
             shards.append(shard)
         shard.load += 1
         return shard
 
-    def _client(self, scheme: str) -> httpx2.AsyncClient:
+    def _pool(self, scheme: str) -> httpx2.AsyncBaseTransport:
         import httpx2
 
         from tool_loop.scrub import guard
 
         guard()  # at DEBUG httpx2 logs the headers of replies, and some servers send the key back in them
-        if self._http is not None:
-            return httpx2.AsyncClient(transport=self._http, trust_env=False)
         if scheme not in self._ssl:
             # Reading the certificates takes 40 ms: once, and never for a local server without TLS.
             # The empty context trusts nobody, so nothing is lost if it were ever used.
             bare = scheme == "http"
             self._ssl[scheme] = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if bare else httpx2.create_ssl_context()
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=PER_CLIENT, keepalive_expiry=30.0)
+        if not _proxied():
+            return httpx2.AsyncHTTPTransport(verify=self._ssl[scheme], limits=limits)
         try:
-            return httpx2.AsyncClient(verify=self._ssl[scheme], limits=limits)
+            return _client_as_transport(httpx2.AsyncClient(verify=self._ssl[scheme], limits=limits))
         except (ImportError, ValueError, httpx2.InvalidURL) as error:
             # HTTP_PROXY, HTTPS_PROXY and ALL_PROXY are read here; a SOCKS proxy needs another package.
             raise ConfigurationError(
@@ -89,12 +95,32 @@ class Clients:
             self.closed = True
             for shard in (one for shards in self._shards.values() for one in shards):
                 with suppress(Exception):
-                    await shard.client.aclose()
+                    await shard.http.aclose()
             self._shards.clear()
 
 
+def _proxied() -> bool:
+    """Whether the environment, or the system's settings, name a proxy; the same look as httpx2's own."""
+    from urllib.request import getproxies
+
+    return any(getproxies().get(scheme) for scheme in ("http", "https", "all"))
+
+
+def _client_as_transport(client: httpx2.AsyncClient) -> httpx2.AsyncBaseTransport:
+    import httpx2
+
+    class Proxied(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            return await client.send(request, auth=None, follow_redirects=False, stream=True)
+
+        async def aclose(self) -> None:
+            await client.aclose()
+
+    return Proxied()
+
+
 class ClientTable:
-    """The clients of each event loop: a client's sockets belong to the loop they were opened in."""
+    """The pools of each event loop: their sockets belong to the loop they were opened in."""
 
     def __init__(self, http: httpx2.AsyncBaseTransport | None = None) -> None:
         self._http = http

@@ -18,7 +18,7 @@ from tool_loop.errors import ProviderError, UsageError
 from tool_loop.events import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from tool_loop.events import ModelReplied
     from tool_loop.messages import Transcript
@@ -101,13 +101,11 @@ class Dialect(ABC):
         """The error as the person sees it, with what this dialect knows about a way out."""
         return error
 
-    async def _ask(self, request: Request, emit: Emit) -> ModelReplied:
+    def _ask(self, request: Request, emit: Emit) -> Coroutine[Any, Any, ModelReplied]:
         body = self.body(request)
         # A server that keeps answers by key would answer a changed body with the old refusal.
         key = f"{request.key}-{self._changed}" if request.key and self._changed else request.key
-        return await self.endpoint.ask(
-            self.path, body, self.assembler(request), emit, key=key, deadline=request.deadline
-        )
+        return self.endpoint.ask(self.path, body, self.assembler(request), emit, key=key, deadline=request.deadline)
 
     def _adapt(self, refusal: Refusal) -> str:
         return next((notice for change in self.changes() if (notice := change(refusal))), "")

@@ -73,7 +73,7 @@ class Endpoint:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.base_url = checked_url(base_url, failures.url_name)
-        self._headers = SealedHeaders(headers)
+        self._headers = SealedHeaders({**headers, "content-type": "application/json"})
         self.failures = failures
         self._transport = transport
         self._now = now
@@ -95,11 +95,8 @@ class Endpoint:
         deadline: float | None = None,
     ) -> ModelReplied:
         """Send one request and read one complete reply; anything less is a `ProviderError`."""
-        headers = SealedHeaders(self._headers)
-        headers["content-type"] = "application/json"
-        if key:
-            headers["idempotency-key"] = _header_value(key)
-        async with self._transport.post(self.url(path), headers, body, deadline=deadline) as exchange:
+        url, key = self.url(path), _header_value(key)
+        async with self._transport.post(url, self._headers, body, key=key, deadline=deadline) as exchange:
             if exchange.status != 200:
                 raise self.failures.refused(exchange.status, exchange.headers, await _start_of(exchange), self._now())
             try:

@@ -9,9 +9,8 @@ Knows nothing about JSON, events, providers or keys; the headers it is given are
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -21,9 +20,12 @@ from .clients import SHARED, ClientTable
 from .line import Line, Timeouts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Mapping
+    from collections.abc import AsyncIterable, Mapping
+    from typing import Self
 
     import httpx2
+
+    from .clients import Shard
 
 __all__ = ["Caps", "Exchange", "Timeouts", "Transport"]
 
@@ -58,52 +60,121 @@ class Transport:
     ) -> None:
         self.timeouts = timeouts
         self.caps = caps
-        self._clients = SHARED if http is None else ClientTable(http)
+        self.clients = SHARED if http is None else ClientTable(http)
         # Of httpx2's own timers only the one for connecting is used, so that a dead host is known
         # early. The others are covered by the line's.
         limits = {"connect": timeouts.connect, "read": None, "write": None, "pool": None}
-        self._extensions = {"timeout": limits}
+        self.extensions = {"timeout": limits}
+        self._opening: _Opening | None = None
 
-    @asynccontextmanager
-    async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, *, deadline: float | None = None
-    ) -> AsyncIterator[Exchange]:
-        """POST the body; the response is there when the block is entered, its body is yet to be read.
+    def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, key: str = "", deadline: float | None = None
+    ) -> Exchange:
+        """POST the body when the exchange is entered; what is unread when it is left is given up.
 
-        `deadline` is a time of the running loop's clock. Raises `ProviderError`, also while the
-        body is read, and `ConfigurationError` for a URL or a header that cannot be sent.
+        `headers` are not to change afterwards; `key` goes with them as the idempotency key. `deadline`
+        is a time of the running loop's clock.
         """
-        line = Line(_host(url), self.timeouts, deadline)
-        shard = await self._clients.here().take(url)
-        response: httpx2.Response | None = None
-        try:
-            with line:
-                request = _request(url, headers, body, self._extensions)
-                response = await shard.client.send(request, auth=None, follow_redirects=False, stream=True)
-            yield Exchange(response, line, self.caps)
-        finally:
-            line.end()
-            shard.load -= 1
-            if response is not None:
-                with suppress(Exception):
-                    await response.aclose()
+        opening = self._opening
+        if opening is None or opening.url != url or opening.given is not headers:
+            opening = self._opening = _Opening(url, headers)
+        return Exchange(self, opening, body, key, deadline)
+
+
+class _Opening:
+    """What all requests to one address have in common, made once: parsing the address and the headers
+    anew each time took a twentieth of a whole step. Shows none of it, for the key is in there."""
+
+    __slots__ = ("_auth", "_headers", "_where", "given", "host", "url")
+
+    def __init__(self, url: str, given: Mapping[str, str]) -> None:
+        self.url = url
+        self.given = given
+        self.host = _host(url)
+        self._where: httpx2.URL | None = None
+        self._headers: httpx2.Headers | None = None
+        self._auth: httpx2.BasicAuth | None = None
+
+    def request(self, body: bytes, key: str, extensions: dict[str, Any]) -> httpx2.Request:
+        """The request that httpx2 makes of `content`. Raises what it raises where it cannot be sent."""
+        import httpx2
+
+        if self._where is None:
+            self._parse()
+        # With `stream` httpx2 adds no headers of its own, so what it would add is added here.
+        stream = httpx2.ByteStream(body)
+        request = httpx2.Request("POST", self._where or "", headers=self._headers, stream=stream, extensions=extensions)
+        if "transfer-encoding" not in self.given:
+            request.headers["Content-Length"] = str(len(body))
+        if key:
+            request.headers["idempotency-key"] = key
+        if self._auth is not None:
+            next(self._auth.auth_flow(request))
+        request.read()  # for a transport of the caller's own, which may look at the content
+        return request
+
+    def _parse(self) -> None:
+        import httpx2
+
+        where = httpx2.URL(self.url)
+        host = where.netloc.decode("ascii")
+        self._headers = httpx2.Headers({"Host": host} if host and "host" not in self.given else {})
+        self._headers.update(self.given)
+        if where.username or where.password:
+            self._auth = httpx2.BasicAuth(where.username, where.password)
+        self._where = where
 
 
 class Exchange:
-    """A response whose body is still on the wire. `headers` are lower-case."""
+    """One request and its response: an asynchronous context, because each has to be closed.
 
-    __slots__ = ("_bytes", "_caps", "_chunks", "_line", "headers", "status")
+    Inside, the response is there and its body still on the wire; `headers` are lower-case. Raises
+    `ProviderError`, also while the body is read, and `ConfigurationError` for a URL or a header that
+    cannot be sent.
+    """
 
-    def __init__(self, response: httpx2.Response, line: Line, caps: Caps) -> None:
+    __slots__ = (
+        "_body", "_bytes", "_caps", "_chunks", "_deadline", "_key", "_line", "_opening", "_response", "_shard",
+        "_transport", "headers", "status",
+    )  # fmt: skip
+
+    def __init__(self, transport: Transport, opening: _Opening, body: bytes, key: str, deadline: float | None) -> None:
+        self._transport = transport
+        self._caps = transport.caps
+        self._opening = opening
+        self._body = body
+        self._key = key
+        self._deadline = deadline
+        self._bytes = 0
+        self._shard: Shard | None = None
+        self._response: httpx2.Response | None = None
+
+    async def __aenter__(self) -> Self:
+        opening, transport = self._opening, self._transport
+        self._line = line = Line(opening.host, transport.timeouts, self._deadline)
+        try:
+            self._shard = shard = await transport.clients.here().take(opening.url)
+            with line:
+                request = opening.request(self._body, self._key, transport.extensions)
+                self._response = response = await shard.http.handle_async_request(request)
+        except BaseException:
+            await self.__aexit__()
+            raise
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         # What is not compressed is taken as it comes off the wire: three generators and a decoder that
         # does nothing took a fortieth of a whole step.
         packed = "content-encoding" in response.headers
         self._chunks = response.aiter_bytes() if packed else aiter(cast("AsyncIterable[bytes]", response.stream))
-        self._line = line
-        self._caps = caps
-        self._bytes = 0
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._line.end()
+        if self._shard is not None:
+            self._shard.load -= 1
+        if self._response is not None:
+            with suppress(Exception):
+                await self._response.aclose()
 
     async def chunk(self, *, patience: float | None = None) -> bytes:
         """The next bytes of the body, decompressed; b"" at its end.
@@ -140,33 +211,6 @@ class Exchange:
             more = True
             while more and self._bytes < until:
                 more = bool(await self.chunk(patience=DRAIN_SECONDS))
-
-
-def _request(url: str, headers: Mapping[str, str], body: bytes, extensions: dict[str, Any]) -> httpx2.Request:
-    """The request that httpx2 would make of these, without parsing the address and its own headers anew
-    each time, which took a twentieth of a whole step.
-
-    With `stream` in place of `content` it adds no headers, so the two that it would add are added here.
-    """
-    import httpx2
-
-    where, host = _address(url)
-    names = {name.lower() for name in headers}
-    sent = [("Host", host), *headers.items()] if host and "host" not in names else [*headers.items()]
-    if not names & {"content-length", "transfer-encoding"}:
-        sent.append(("Content-Length", str(len(body))))
-    request = httpx2.Request("POST", where, headers=sent, stream=httpx2.ByteStream(body), extensions=extensions)
-    request.read()  # for a transport of the caller's own, which may look at the content
-    return request
-
-
-@lru_cache(maxsize=64)
-def _address(url: str) -> tuple[httpx2.URL, str]:
-    """The parsed URL, and the Host header that goes with it."""
-    import httpx2
-
-    where = httpx2.URL(url)
-    return where, where.netloc.decode("ascii")
 
 
 def _host(url: str) -> str:

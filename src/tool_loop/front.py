@@ -134,16 +134,16 @@ class Agent:
         self, run_id: str, opening: RunStarted | RunContinued | None, on_event: Subscriber | None
     ) -> Result:
         emit = self._emitter(run_id, on_event)
-        async with self.journal.open(run_id) as log:
-            attempt = Attempt(log, self.llm, self.tools, self.limits, emit, self.reviewer)
-            try:
+        try:
+            async with self.journal.open(run_id) as log:
+                attempt = Attempt(log, self.llm, self.tools, self.limits, emit, self.reviewer)
                 if opening := self._fresh(log, opening):
                     await attempt.record(opening)
                 outcome = await attempt.drive()
-            except FatalError as error:
-                error.run_id = run_id
-                raise
-            return self._result(log, outcome.calls if isinstance(outcome, Hold) else ())
+                return self._result(log, outcome.calls if isinstance(outcome, Hold) else ())
+        except FatalError as error:
+            error.run_id = run_id
+            raise
 
     def _fresh(self, log: RunLog, opening: RunStarted | RunContinued | None) -> RunStarted | RunContinued | None:
         """The event that opens this run or question, None when it is on record already."""

@@ -14,7 +14,8 @@ from unittest.mock import patch
 
 from tool_loop import agent, approvals, compaction, journal, messages
 from tool_loop.agent import Attempt
-from tool_loop.events import Event, IntentRecorded, ModelReplied, ToolCall, ToolReturned
+from tool_loop.events import Event, IntentRecorded, ModelReplied, Restarted, ToolCall, ToolReturned
+from tool_loop.llm.retry import Retrying
 from tool_loop.messages import ToolMessage, Transcript, shown
 from tool_loop.ports import Request
 from tool_loop.state import State
@@ -113,9 +114,7 @@ def doubt_forgotten() -> AbstractContextManager[object]:
     return patch.object(State, "_resumed", lambda self: self.intents.clear())
 
 
-def key_changed_on_retry() -> AbstractContextManager[object]:
-    from tool_loop.llm.retry import Retrying
-
+def changed_on_retry(change: Callable[[Request, int], Request]) -> AbstractContextManager[object]:
     reply = Retrying.reply
 
     class Changing:
@@ -124,12 +123,28 @@ def key_changed_on_retry() -> AbstractContextManager[object]:
 
         async def reply(self, request: Request, emit: Any) -> ModelReplied:
             self.n += 1
-            # Two requests that are one: the second must carry the key of the first.
-            return await self.llm.reply(replace(request, may_call=self.n % 2 == 0, key=request.key), emit)
+            return await self.llm.reply(change(request, self.n), emit)
 
     async def mutated(self: Retrying, request: Request, emit: Any) -> ModelReplied:
         self.llm = Changing(self.llm)
         return await reply(self, request, emit)
+
+    return patch.object(Retrying, "reply", mutated)
+
+
+def key_changed_on_retry() -> AbstractContextManager[object]:
+    return changed_on_retry(lambda request, n: replace(request, key=f"{request.key}.{n}"))
+
+
+def body_changed_on_retry() -> AbstractContextManager[object]:
+    return changed_on_retry(lambda request, n: replace(request, may_call=n % 2 == 0))
+
+
+def retry_after_partial_output_not_told() -> AbstractContextManager[object]:
+    reply = Retrying.reply
+
+    async def mutated(self: Retrying, request: Request, emit: Any) -> ModelReplied:
+        return await reply(self, request, lambda said: None if isinstance(said, Restarted) else emit(said))
 
     return patch.object(Retrying, "reply", mutated)
 
@@ -199,6 +214,8 @@ MUTANTS: dict[str, Mutant] = {
         approval_not_used_up,
         doubt_forgotten,
         key_changed_on_retry,
+        body_changed_on_retry,
+        retry_after_partial_output_not_told,
         open_calls_left_at_a_cancel,
         doubt_told_as_cancelled,
         cut_replies_executed,

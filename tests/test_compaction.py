@@ -8,7 +8,18 @@ import pytest
 
 from tool_loop import Agent, Limits, MemoryJournal, ProviderError, ScriptedLLM, ToolRegistry, tool
 from tool_loop.compaction import KEEP_TURNS, Plan, plan
-from tool_loop.events import Compacted, ModelReplied, RunEnded, RunResumed, RunStarted, ToolReturned, Usage
+from tool_loop.events import (
+    Compacted,
+    ModelReplied,
+    Retry,
+    RetryWaiting,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TextDelta,
+    ToolReturned,
+    Usage,
+)
 from tool_loop.llm.scripted import Sent
 from tool_loop.messages import SUMMARISE, AssistantMessage, ToolMessage, UserMessage
 from tool_loop.ports import Emit, Request
@@ -141,7 +152,7 @@ def test_the_summary_is_asked_at_the_end_of_the_very_same_prefix() -> None:
     assert ended == RunEnded("answered", "done")
     assert seen[at].messages[: len(seen[at - 1].messages)] == seen[at - 1].messages
     assert seen[at].tools == seen[at - 1].tools
-    assert not seen[at].may_call
+    assert seen[at].may_call == seen[at - 1].may_call, "without the tools nothing of the prefix would be the same"
     assert of(Compacted, log.state.events)[0].summary == "what I found"
 
 
@@ -174,6 +185,32 @@ def test_a_compacted_run_resumes_to_the_same_view() -> None:
 
     assert once.transcript.messages == again.transcript.messages
     assert once.context == again.context
+
+
+def test_a_summary_that_nobody_counted_or_that_failed_is_paid_for_too() -> None:
+    found = events(3)
+    uncounted = State.of([*found, Compacted((), "s", 3)])
+    failed = State.of(
+        [*found, Compacted((), "s", 3, Usage(0, 0), cost=0.0, retries=(Retry("timeout", "", 0, tokens=70),))]
+    )
+
+    assert uncounted.estimated
+    assert uncounted.spent > State.of(found).spent + 3000
+    assert failed.spent == State.of(found).spent + 70
+
+
+def test_whoever_watches_sees_the_retries_of_a_summary_and_not_its_text() -> None:
+    turns = [turn(n) for n in range(1, 6)]
+    seen: list[object] = []
+    script = ScriptedLLM(*turns, ProviderError("busy", kind="overloaded"), "what I found", "done")
+    agent = Agent(script, SHORT, limits=Limits(window=6_000, tokens=None), on_event=seen.append)
+
+    result = run_virtual(agent.run("q"))
+
+    assert result.answer == "done"
+    assert [w.kind for w in of(RetryWaiting, seen)] == ["overloaded"]
+    assert [t.text for t in of(TextDelta, seen)] == ["done"]
+    assert [r.kind for r in of(Compacted, result.events)[0].retries] == ["overloaded"]
 
 
 def test_a_summary_is_paid_for_from_the_same_budget() -> None:

@@ -23,7 +23,7 @@ HISTORIES = sorted((Path(__file__).parent / "data" / "histories").glob("*.jsonl"
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda p: p.stem)
 def test_a_corrupted_history_is_rejected_for_the_rule_in_its_name(path: Path) -> None:
     events = [decode(line) for line in path.read_text().splitlines()]
-    found = check(events, effects=EFFECTS, limits=Limits(steps=3, tokens=1000))
+    found = check(events, effects=EFFECTS, limits=Limits(steps=3, tokens=1000, tool_calls=5))
 
     assert path.stem.split("-")[0] in {b.rule for b in found}
     assert all(b.rule in str(b) and b.event in str(b) for b in found)

@@ -204,6 +204,10 @@ def test_money_is_kept_back_for_the_last_word() -> None:
         {"fill": 0},
         {"fill": 1.5},
         {"window": 0},
+        {"steps": 2.5},
+        {"steps": True},
+        {"per_tool": {"look": -1}},
+        {"last_word_seconds": -50},
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused_by_name(wrong: dict) -> None:

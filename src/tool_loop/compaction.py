@@ -8,12 +8,26 @@ they are. `plan` is pure; `compact` carries it out, and the loop records what co
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import messages as say
-from .events import Compacted, ModelReplied, ToolReturned
+from .errors import ProviderError
+from .events import (
+    Compacted,
+    Event,
+    ModelAsked,
+    ModelReplied,
+    ReasoningDelta,
+    Retry,
+    Signal,
+    TextDelta,
+    ToolReturned,
+    Usage,
+)
 from .journal import settle
+from .ports import Emit
 from .state import State
 
 if TYPE_CHECKING:
@@ -74,9 +88,9 @@ def plan(state: State, window: int | None) -> Plan:
 async def compact(attempt: Attempt) -> bool:
     """Shorten what the model sees and put that on record; False when there is nothing left to shorten.
 
-    The summary is asked for at the end of the very transcript the model has just seen, so that a
-    provider's cache serves all of it. When the model gives none (it fails, it only calls tools), a
-    digest of the record takes its place: losing words is better than losing the run.
+    The summary is asked for at the end of the very transcript the model has just seen, tools and all,
+    so that a provider's cache serves all of it; calls that come instead are not run. When the model
+    gives no words, a digest of the record takes their place: that is better than losing the run.
     """
     state, began = attempt.log.state, attempt.now()
     todo = plan(state, attempt.limits.window)
@@ -84,14 +98,35 @@ async def compact(attempt: Attempt) -> bool:
         # Recorded even when empty, so that the loop sees it was tried and asks the model next.
         await attempt.record(Compacted(todo.cleared))
         return bool(todo.cleared)
-    asking = replace(
-        attempt.request(may_call=False), transcript=state.transcript.extended(say.UserMessage(say.SUMMARISE))
-    )
-    task, held = await settle(attempt.llm.reply(asking, lambda _: None), until=attempt.until())
-    reply = task.result() if task.done() and not task.cancelled() and not task.exception() else ModelReplied("")
+    request = attempt.request(may_call=True)
+    asking = replace(request, transcript=state.transcript.extended(say.UserMessage(say.SUMMARISE)))
+    attempt.emit(ModelAsked(state.steps + 1))
+    task, held = await settle(attempt.llm.reply(asking, _all_but_text(attempt.emit)), until=attempt.until())
+    reply = task.result() if task.done() and not task.cancelled() and not task.exception() else _no_reply(task)
     if held and not reply.text:
         raise held
     summary = reply.text.strip() or say.digest(state.events[state.first : todo.upto])
     took = attempt.now() - began
-    await attempt.record(Compacted(todo.cleared, summary, todo.upto, reply.usage, reply.cost, took), held)
+    await attempt.record(
+        Compacted(todo.cleared, summary, todo.upto, reply.usage, reply.cost, took, reply.retries), held
+    )
     return True
+
+
+def _all_but_text(emit: Emit) -> Emit:
+    """Whoever watches sees retries and notices; the text of a summary would look like an answer."""
+
+    def watch(happening: Event | Signal) -> None:
+        if not isinstance(happening, TextDelta | ReasoningDelta):
+            emit(happening)
+
+    return watch
+
+
+def _no_reply(task: asyncio.Task[ModelReplied]) -> ModelReplied:
+    """What a summary that failed came to: no words, and what is known to have been spent on it."""
+    error = task.exception() if task.done() and not task.cancelled() else None
+    spent = Retry("timeout", "no summary in time", 0.0)
+    if isinstance(error, ProviderError):
+        spent = Retry(error.kind, error.message, 0.0, error.status, error.tokens)
+    return ModelReplied("", usage=Usage(0, 0), cost=0.0, retries=(spent,))

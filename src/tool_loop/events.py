@@ -219,6 +219,7 @@ class Compacted:
     usage: Usage = Usage()
     cost: float | None = None
     seconds: float = 0.0
+    retries: tuple[Retry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

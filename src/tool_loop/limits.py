@@ -41,8 +41,15 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("steps", "tokens", "seconds", "usd", "tool_calls", "window"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"Limits.{name} must be above zero, got {value!r}; None means no limit")
+            whole = name not in ("seconds", "usd")
+            if value is not None and (isinstance(value, bool) or not value > 0 or (whole and value != int(value))):
+                kind = "a whole number" if whole else "a number"
+                raise UsageError(f"Limits.{name} must be {kind} above zero, got {value!r}; None means no limit")
+        for tool, most in self.per_tool.items():
+            if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+                raise UsageError(f"Limits.per_tool[{tool!r}] must be a whole number, got {most!r}")
+        if not self.last_word_seconds >= 0:
+            raise UsageError(f"Limits.last_word_seconds must not be below zero, got {self.last_word_seconds!r}")
         if self.repeats < 2:
             raise UsageError(f"Limits.repeats must be at least 2, got {self.repeats}; the first call is not a repeat")
         if not 0 < self.fill <= 1:

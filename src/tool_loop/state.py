@@ -264,8 +264,8 @@ class State:
     def _compacted(self, event: Compacted) -> None:
         self.compacted = True
         if event.summary:
-            read, written = event.usage.input or 0, event.usage.output or 0
-            self.spent += read + written
+            asked = ModelReplied(event.summary, usage=event.usage)
+            self.spent += sum(self._tokens(asked)) + sum(retry.tokens for retry in event.retries)
             self._pay(event.cost)
         # What was cleared may be fetched again for good reason.
         self._seen.clear()

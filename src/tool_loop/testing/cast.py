@@ -57,6 +57,10 @@ class SimModel:
         world.asked[request.key] += 1
         body = (len(request.transcript.messages), request.transcript.chars, request.may_call)
         summary = request.transcript.messages[-1] == UserMessage(SUMMARISE)
+        # Two requests in a row with nothing recorded in between are one, asked again.
+        here = (world.fence, len(world.disk), summary)
+        if not world.overlap and world.keys.setdefault(here, request.key) != request.key:
+            world.complain("I15", f"asked again with the key {request.key} in place of {world.keys[here]}")
         if not summary and world.bodies.setdefault(request.key, body) != body:
             world.complain("I15", f"two requests with the key {request.key} are not the same")
         if request.key in world.bodies and world.asked[request.key] > 30:

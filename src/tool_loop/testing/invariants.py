@@ -3,18 +3,22 @@
     for broken in check(journal.events("r1")):
         print(broken)          # I7 at event 12 (IntentRecorded): ...
 
-The numbers are those of the design's list. What a journal cannot show (that no byte from outside the
-root was read, that a terminal got no control character) is tested where it happens. Given what was
-sent, what a tool declares and the limits, more can be checked; none of it is needed.
+The numbers are those of the design's list. Given what was sent, what a tool declares and the limits,
+more is checked; none of it is needed. What a record cannot show is tested where it happens, and is not
+in here: times (I16, I18, I22), memory (I19), subscribers and reviewers that raise (I21), durability
+over crashes (I4, I6, I23 to I25), the root (I26), the terminal (I28), labels (I29). The simulation and
+the crash suite hold the record against what really happened.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from tool_loop.errors import TRANSIENT
 from tool_loop.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -33,29 +37,21 @@ from tool_loop.events import (
     ToolReturned,
 )
 from tool_loop.limits import Limits
-from tool_loop.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from tool_loop.state import State
+
+from .sent import Broken, check_messages, check_requests, unclean
+
+__all__ = ["Broken", "check", "check_messages", "check_requests"]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 # Results of calls that did not run.
-NOT_RUN = frozenset(
+NOT_RUN: Final = frozenset(
     {"bad_json", "invalid_arguments", "unknown_tool", "cut_off", "denied", "cancelled", "limit_reached"}
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A rule that was broken, by which event (-1: by the whole), and how."""
-
-    rule: str
-    index: int
-    event: str
-    why: str
-
-    def __str__(self) -> str:
-        where = f"at event {self.index} ({self.event})" if self.index >= 0 else f"in {self.event}"
-        return f"{self.rule} {where}: {self.why}"
+# More than any policy asks for; a step's requests have to end somewhere.
+MOST_RETRIES: Final = 100
 
 
 @dataclass(slots=True)
@@ -135,10 +131,12 @@ class _Check:
             self.broken("I3", "an empty turn entered the history")
         if state.stopping and reply.calls:
             self.broken("I20", "calls entered the history after the limit was reached")
-        if self.limits and self.limits.steps is not None and not state.stopping and state.steps >= self.limits.steps:
-            self.broken("I17", f"step {state.steps + 1} of {self.limits.steps}")
-        if self.limits and self.limits.tokens is not None and not state.stopping and state.spent >= self.limits.tokens:
-            self.broken("I17", f"{state.spent} of {self.limits.tokens} tokens were spent before this reply")
+        self._within_budget()
+        refused = [retry.kind for retry in reply.retries if retry.kind not in TRANSIENT]
+        if refused or len(reply.retries) > MOST_RETRIES:
+            self.broken(
+                "I15", f"{len(reply.retries)} retries before this reply, {refused or 'more than any policy allows'}"
+            )
         for call in reply.calls:
             if not _ID.fullmatch(call.id):
                 self.broken("I2", f"the call id {call.id!r} is not one a provider accepts")
@@ -148,12 +146,31 @@ class _Check:
         if len({c.id for c in reply.calls}) < len(reply.calls):
             self.broken("I2", "two calls of the reply share an id")
 
+    def _within_budget(self) -> None:
+        """A budget that was used up before this reply: it may be overrun by one, and was by two."""
+        state, limits = self.state, self.limits
+        if limits is None or state.stopping:
+            return
+        for what, most, used in (
+            ("steps", limits.steps, state.steps),
+            ("tokens", limits.tokens, state.spent),
+            ("US dollars", limits.usd, state.cost),
+            ("tool calls", limits.tool_calls, state.tool_calls),
+        ):
+            if most is not None and used >= most:
+                self.broken("I17", f"{used:g} of {most:g} {what} were used up, and the model was asked for more")
+
     def _returned(self, result: ToolReturned) -> None:
         call = self.calls[result.call_id]
         self.answered.add(call.id)
         ran = result.error not in NOT_RUN and result.error != "outcome_unknown"
         if self.state.cut and ran:
             self.broken("I12", f"{call.name} ran although its reply was cut")
+        elif result.error is None and not _is_object(result.arguments or self.state.pending[call.id].arguments):
+            self.broken("I12", f"{call.name} ran on arguments that are not a JSON object")
+        most = self.limits.per_tool.get(call.name) if self.limits else None
+        if ran and most is not None and self.state.tool_count[call.name] >= most:
+            self.broken("I17", f"{call.name} ran although it may be called {most} times only")
         if ran and self.effects.get(call.name, "once") == "once" and self.effects:
             if call.id in self.in_doubt and call.name not in self.probed:
                 self.broken("I8", f"{call.name} was in doubt, and has an outcome although it was not started anew")
@@ -172,7 +189,7 @@ class _Check:
         expected = self.state.repeat(self.state.pending[call.id], result)
         if result.repeat and result.repeat != expected:
             self.broken("I30", f"repeat is {result.repeat}, and should be {expected}")
-        if _unclean(result.content):
+        if unclean(result.content):
             self.broken("I3", "the result holds a lone surrogate")
 
     def _intended(self, intent: IntentRecorded) -> None:
@@ -245,6 +262,7 @@ class _Check:
 def check(
     events: Iterable[Event],
     *,
+    bodies: Sequence[bytes] = (),
     effects: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     probed: Iterable[str] = (),
@@ -253,14 +271,15 @@ def check(
     """Every rule that these events break, in their order; an empty list for a run that is in order.
 
     `effects` maps tool names to their effect class (a tool that is not in it counts as "once"); without
-    it the rules about effects are not checked. `probed` are tools with a probe. `secrets` must occur
-    nowhere.
+    it the rules about effects are not checked. `bodies` are the requests as they were sent. `probed`
+    are tools with a probe. `secrets` must occur nowhere.
     """
     given = list(events)
     walk = _Check(effects or {}, limits, frozenset(probed))
     walk.walk(given)
     if not walk.found:
         walk.found += check_messages(walk.state.transcript.messages, open_calls=bool(walk.state.pending))
+    walk.found += check_requests(bodies)
     for index, event in enumerate(given):
         walk.found += [
             Broken("I27", index, type(event).__name__, "holds a secret") for s in secrets if s and s in repr(event)
@@ -268,63 +287,8 @@ def check(
     return walk.found
 
 
-def check_messages(messages: Sequence[Message], *, open_calls: bool = False) -> list[Broken]:
-    """What a provider would refuse about a history: I1 to I3 for what is really sent.
-
-    `open_calls` allows the last turn to wait for its results, as between a reply and the next request.
-    """
-    found: list[Broken] = []
-    owed: list[str] = []
-    seen: set[str] = set()
-
-    def broken(rule: str, n: int, why: str) -> None:
-        found.append(Broken(rule, n, type(messages[n]).__name__, why))
-
-    for n, message in enumerate(messages):
-        if isinstance(message, ToolMessage):
-            if owed[:1] != [message.call_id]:
-                broken("I1", n, f"a result for {message.call_id!r} where {owed[:1] or 'none'} is due")
-            owed = owed[1:]
-        elif owed:
-            broken("I1", n, f"the calls {owed} have no result before this")
-            owed = []
-        if isinstance(message, AssistantMessage):
-            owed = [call.id for call in message.calls]
-            if not message.text and not message.calls:
-                broken("I3", n, "an assistant turn with neither text nor calls")
-            if again := [i for i in owed if i in seen]:
-                broken("I2", n, f"the ids {again} were used before")
-            seen.update(owed)
-        text = message.content if isinstance(message, ToolMessage) else message.text
-        if _unclean(text):
-            broken("I3", n, "text with a lone surrogate, which is not UTF-8")
-    if owed and not open_calls:
-        found.append(Broken("I1", -1, "the history", f"the calls {owed} have no result"))
-    if not any(isinstance(m, UserMessage) for m in messages):
-        found.append(Broken("I5", -1, "the history", "the question is gone"))
-    return found
-
-
-def check_requests(bodies: Sequence[bytes]) -> list[Broken]:
-    """What is wrong with request bodies as they went over the wire: I3, in every dialect."""
-    found: list[Broken] = []
-    for n, body in enumerate(bodies):
-        try:
-            read = json.loads(body.decode("utf-8"), parse_constant=_refuse)
-        except ValueError as error:
-            found.append(Broken("I3", n, "request", f"not valid JSON in UTF-8: {error}"))
-            continue
-        if not isinstance(read, dict) or ("tools" in read and not read["tools"]):
-            found.append(Broken("I3", n, "request", "`tools` is there and empty"))
-    return found
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _unclean(text: str) -> bool:
-    return any("\ud800" <= c <= "\udfff" for c in text) if not text.isascii() else False
-
-
-Checker = Callable[[Iterable[Event]], list[Broken]]
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments or "{}"), dict | None)
+    except (ValueError, RecursionError):
+        return False

@@ -24,7 +24,18 @@ from dataclasses import dataclass, field, replace
 
 from tool_loop.codec import encode
 from tool_loop.errors import FatalError, Fenced
-from tool_loop.events import ApprovalDecided, Event, ModelReplied, RunEnded, Signal, ToolCall
+from tool_loop.events import (
+    ApprovalDecided,
+    Event,
+    ModelAsked,
+    ModelReplied,
+    Restarted,
+    RetryWaiting,
+    RunEnded,
+    Signal,
+    TextDelta,
+    ToolCall,
+)
 from tool_loop.front import Agent
 from tool_loop.limits import Limits
 from tool_loop.llm.retry import Retrying, RetryPolicy
@@ -65,13 +76,14 @@ class _Process:
         self.journal = SimJournal(world)
         self.person = SimPerson(world)
         self.attended = world.random.random() < 0.5
-        self.shown: list[Event] = []
+        self.shown = False
 
     def run(self) -> str:
         """The outcome in a word."""
         world, loop = self.world, VirtualLoop()
         world.dead, world.victim = False, None
         world.under_way.clear()  # whoever was at it is dead now
+        world.overlap = False
         first, replies, received = len(world.faults), _replies(world), world.received
         asyncio.set_event_loop(None)
         task = loop.create_task(self.live())
@@ -103,6 +115,7 @@ class _Process:
                 mine.cancel()
         elif world.strikes("taken over", 1.0):
             # Another process believes that this one is dead, and it is not.
+            world.overlap = True
             await asyncio.sleep(world.random.random() * 3)
             if not mine.done():
                 other = asyncio.ensure_future(self.drive())
@@ -143,6 +156,15 @@ class _Process:
     def watch(self, happening: Event | Signal) -> None:
         if isinstance(happening, Event) and encode(happening) not in self.world.disk[-8:]:
             self.world.complain("I23", f"{type(happening).__name__} was shown before it was on record")
+        match happening:
+            case TextDelta():
+                self.shown = True
+            case ModelAsked() | Restarted():
+                self.shown = False
+            case RetryWaiting() if self.shown and not self.world.overlap:
+                self.world.complain("I14", "asked again, and nobody was told to forget what had been shown")
+            case _:
+                pass
         if self.world.strikes("a subscriber raises", 0.2):
             raise ValueError("a subscriber's own trouble")
 

@@ -44,6 +44,7 @@ class World:
     under_way: set[str] = field(default_factory=set)
     received: int = 0
     bodies: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    keys: dict[tuple[int, int, bool], str] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     broken: list[Broken] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
@@ -52,6 +53,7 @@ class World:
     calm: bool = False
     dead: bool = False
     bounded: bool = False
+    overlap: bool = False
     tripwire: int = 0
     victim: asyncio.Task[Any] | None = None
     past: float = 0.0

@@ -145,11 +145,12 @@ def main() -> int:
         cost = [(b - a) * 1000 for a, b in zip(server.left, server.entered[1:], strict=False)]
         early, late = statistics.median(cost[9:49]), statistics.median(cost[-40:])
         print(f"\nCPU of the client per step: {early:.2f} ms from step 10 on, {late:.2f} ms at step {len(cost)}")
+        # Flat, but for the one copy of the whole body that each request is.
         if late > early * 1.4:
             broken.append(f"a late step costs {late / early:.2f} times an early one, should be at most 1.4")
     for line in broken:
         print(f"BOUND BROKEN  {line}", file=sys.stderr)
-    return 1 if broken and quick else 0
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

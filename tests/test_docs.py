@@ -55,6 +55,21 @@ def test_the_demo_prints_what_the_readme_shows(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("mark", ["overhead", "context", "conversations", "journal"])
+def test_every_table_of_measured_figures_is_filled(name: str, mark: str) -> None:
+    assert re.search(r"^\|.*\d.*\|$", after(name, mark), re.MULTILINE)
+
+
+def test_both_languages_have_the_same_words_for_failures_and_the_same_figures() -> None:
+    def machine_words(name: str) -> list[list[str]]:
+        rows = re.findall(r"^\|.*\|$", (ROOT / name).read_text(), re.MULTILINE)
+        # `denied`, and cells that are nothing but a figure.
+        return [re.findall(r"`[a-z_]+`|(?<=\| )[\d.,]+%?(?= \|)", row) for row in rows]
+
+    assert machine_words(LANGUAGES[0]) == machine_words(LANGUAGES[1])
+
+
 def test_both_languages_have_the_same_structure() -> None:
     def shape(name: str) -> list[object]:
         text = (ROOT / name).read_text()

@@ -38,7 +38,8 @@ class Telemetry:
         try:
             from opentelemetry import metrics, trace
         except ImportError as error:
-            raise ConfigurationError("tracing needs OpenTelemetry's API: pip install 'tool-loop[otel]'") from error
+            message = "tracing needs OpenTelemetry's API (our extra `otel`): pip install opentelemetry-api"
+            raise ConfigurationError(message) from error
         from . import __version__
 
         self.name = name

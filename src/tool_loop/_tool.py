@@ -99,7 +99,8 @@ class Tool:
     `effect` says what running it twice would do: "read", "idempotent" or "once"; undeclared counts as
     "once". `needs_approval` overrides the registry's policy: True, False, or a function of the
     arguments. `polling` exempts it from the check for repeated calls. `untrusted` marks its results
-    as written by strangers. Results longer than `max_result_chars` are cut. `max_calls` limits the
+    as written by strangers. Results longer than `max_result_chars` are cut, and the
+    rest is gone: a tool that can have more takes an offset, as `read_file` does. `max_calls` limits the
     calls of a run. `scope` says what it works on where the arguments do not (a directory, an
     account): an approval holds for that one only. `probe_func` is what `probe` registers, and `local`
     the local names that annotations use; neither is usually given.

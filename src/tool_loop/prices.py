@@ -79,7 +79,8 @@ class GenaiPrices:
         from importlib.util import find_spec
 
         if find_spec("genai_prices") is None:
-            raise ConfigurationError("prices need the extra: pip install 'tool-loop[prices]'")
+            message = "prices need the package genai-prices (our extra `prices`): pip install genai-prices"
+            raise ConfigurationError(message)
 
     def cost(self, model: str, origin: str, usage: Usage) -> float | None:
         if usage.input is None or usage.output is None:

@@ -48,7 +48,12 @@ def add_limits(parser: ArgumentParser) -> None:
     group.add_argument("--max-tokens", type=count, metavar="N", help="sent and received, in all; default 200,000")
     group.add_argument("--max-usd", type=amount, metavar="X", help="needs the extra: tool-loop[prices]")
     group.add_argument("--timeout", type=amount, metavar="SECONDS", help="default 600")
-    group.add_argument("--window", type=count, metavar="N", help="the model's context size in tokens, if it is small")
+    group.add_argument(
+        "--window",
+        type=count,
+        metavar="N",
+        help="the model's context size in tokens; else it is known from prices (with --max-usd) or from a refusal",
+    )
 
 
 def add_tools(parser: ArgumentParser) -> None:

@@ -77,7 +77,9 @@ class Clients:
             self._ssl[scheme] = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if bare else httpx2.create_ssl_context()
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=PER_CLIENT, keepalive_expiry=30.0)
         if not _proxied():
-            return httpx2.AsyncHTTPTransport(verify=self._ssl[scheme], limits=limits)
+            from .sockets import Pool  # loads httpx2
+
+            return Pool(verify=self._ssl[scheme], limits=limits)
         try:
             return _client_as_transport(httpx2.AsyncClient(verify=self._ssl[scheme], limits=limits))
         except (ImportError, ValueError, httpx2.InvalidURL) as error:

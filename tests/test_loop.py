@@ -567,3 +567,18 @@ def test_an_agent_without_a_journal_remembers_a_bounded_number_of_ended_runs() -
         assert isinstance(journal.events("r3")[-1], RunEnded)
 
     run_virtual(main())
+
+
+def test_a_run_in_which_more_is_asked_is_the_newest_again() -> None:
+    async def main() -> None:
+        journal = MemoryJournal(keep=2)
+        agent = Agent(ScriptedLLM(*"abcd"), journal=journal)
+        await agent.run("q", run_id="first")
+        await agent.run("q", run_id="second")
+        await agent.run("and then?", continue_run="first")
+        await agent.run("q", run_id="third")
+        with pytest.raises(UnknownRun):
+            journal.events("second")
+        assert [run.run_id for run in journal.runs()] == ["third", "first"]
+
+    run_virtual(main())

@@ -55,6 +55,7 @@ class MemoryJournal:
     def __init__(self, *, keep: int | None = None, clock: Callable[[], float] = time.time) -> None:
         self._logs: dict[str, MemoryLog] = {}
         self._held: set[str] = set()
+        self._ended: dict[str, None] = {}  # in the order in which they were left
         self._keep = keep
         self._clock = clock
 
@@ -63,19 +64,23 @@ class MemoryJournal:
         if run_id in self._held:
             raise RunBusy(f"run {run_id} is being driven by another task of this process")
         self._held.add(run_id)
+        self._ended.pop(run_id, None)
+        log = self._logs[run_id] = self._logs.get(run_id) or MemoryLog(run_id, self._clock)
         try:
-            yield self._logs.setdefault(run_id, MemoryLog(run_id, self._clock))
+            yield log
         finally:
             self._held.discard(run_id)
-            self._forget()
+            self._left(run_id, log.state)
 
-    def _forget(self) -> None:
+    def _left(self, run_id: str, state: State) -> None:
         # Runs that wait or were interrupted are never forgotten: somebody may still resume them.
-        empty = [i for i, log in self._logs.items() if not log.state.events and i not in self._held]
-        ended = [i for i, log in self._logs.items() if log.state.ended and i not in self._held]
-        surplus = 0 if self._keep is None else max(0, len(ended) - self._keep)
-        for run_id in (*empty, *ended[:surplus]):
+        if state.ended:
+            self._ended[run_id] = None
+        elif not state.events:
             del self._logs[run_id]
+        while self._keep is not None and len(self._ended) > self._keep:
+            oldest = next(iter(self._ended))
+            del self._ended[oldest], self._logs[oldest]
 
     def runs(self) -> list[RunInfo]:
         """All runs, the one that got on last first."""

@@ -130,7 +130,7 @@ def exchanges_of(events: Sequence[Event]) -> list[Exchange]:
             case Compacted(summary=str(summary)) if summary:
                 asking = state.transcript.extended(UserMessage(SUMMARISE))
                 reply = ModelReplied(summary, usage=event.usage, cost=event.cost)
-                found.append(Exchange(_asked(asking, may_call=False), reply))
+                found.append(Exchange(_asked(asking, may_call=True), reply))
             case _:
                 pass
         state.apply(event)

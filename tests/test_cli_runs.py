@@ -418,3 +418,25 @@ def test_a_file_that_is_no_journal_is_said(cli: Cli) -> None:
 
     assert ran.code == 2
     assert "agent.py" in ran.err
+
+
+@pytest.mark.parametrize("spec", ["mine.py:both", "mine:both"])
+def test_a_resume_in_another_directory_runs_the_tools_of_the_run_and_none_that_lie_there(cli: Cli, spec: str) -> None:
+    """Where a run is resumed says nothing about whose program a file of that name is."""
+    (cli.root / "mine.py").write_text(TOOLS)
+    with FaultServer([looks(PAY)]) as server:
+        cli.at(server)
+        assert cli("ask", "pay bob", "--tools", spec).code == 6
+    assert cli("approve", "--last").code == 0
+    elsewhere = cli.root / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine.py").write_text(f"open({str(cli.root / 'harmed')!r}, 'w').close()\nboth = []\n")
+    sys.modules.pop("mine", None)
+
+    home, cli.root = cli.root, elsewhere
+    ran = resume(cli)
+
+    assert ran.code == 0, ran.err
+    assert not (home / "harmed").exists()
+    assert (elsewhere / "paid").read_text() == "3\n"
+    sys.modules.pop("mine", None)

@@ -51,6 +51,10 @@ def with_recorded(args: Namespace, meta: str) -> Namespace:
     except ValueError:
         recorded = {}
     filled = Namespace(**vars(args), url_from_record=False)
+    if getattr(args, "tools", None) is None and isinstance(recorded, dict):
+        # From where they were found when the run began. A file of that name in today's directory is
+        # somebody else's program, and `resume` must not run it.
+        filled.tools_dir = recorded.get("tools_dir", "")
     for name in _RECORDED:
         if getattr(filled, name, None) is None and isinstance(recorded, dict):
             setattr(filled, name, recorded.get(name))
@@ -81,25 +85,32 @@ def tools_of(args: Namespace) -> ToolRegistry:
 
     root = args.root or "."
     approve: Approve = args.approve or "effects"
-    own = [tool for spec in args.tools or () for tool in own_tools(spec)]
+    place = getattr(args, "tools_dir", None)
+    own = [tool for spec in args.tools or () for tool in own_tools(spec, place)]
     # An approval holds for the directory it was given in, and for no other.
     scope = f"{os.path.realpath(root)} {approve}"
     return ToolRegistry([*workspace_tools(root), *own], approve=approve, scope=scope)
 
 
-def own_tools(spec: str) -> list[Any]:
-    """What `--tools module:name` (or `file.py:name`) names: a tool, a function, or several of them."""
-    found = named(spec, "--tools")
+def own_tools(spec: str, place: str | None = None) -> list[Any]:
+    """What `--tools module:name` (or `file.py:name`) names: a tool, a function, or several of them.
+
+    `place` is the directory it is looked for in; None is this one, and "" is one nobody knows any more.
+    """
+    if place == "":
+        raise UsageError(f"--tools {spec}: the run does not say where that was found; give --tools again")
+    found = named(spec, "--tools", place)
     return list(found) if isinstance(found, list | tuple) else [found]
 
 
-def named(spec: str, option: str) -> Any:
-    """What `module:name` or `file.py:name` names. Raises `UsageError` for what is not there."""
+def named(spec: str, option: str, base: str | None = None) -> Any:
+    """What `module:name` or `file.py:name` names, seen from `base`. Raises `UsageError` for what is not there."""
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
         raise UsageError(f"{option} {spec!r} is not MODULE:NAME or FILE.py:NAME")
     try:
-        module = _from_file(place) if place.endswith(".py") else _imported(place)
+        base = base or str(Path.cwd())
+        module = _from_file(str(Path(base, place))) if place.endswith(".py") else _imported(place, base)
     except Exception as error:  # whatever the person's own module does when it is imported
         raise UsageError(f"{option} {spec}: {type(error).__name__}: {error}") from error
     if not hasattr(module, name):
@@ -107,13 +118,13 @@ def named(spec: str, option: str) -> Any:
     return getattr(module, name)
 
 
-def _imported(name: str) -> object:
+def _imported(name: str, base: str) -> object:
     import sys
     from importlib import import_module
 
     # As `python -m` does, and as the person expects who named a module of the directory they are in.
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    # First of all, and not the directory of today: see `with_recorded`.
+    sys.path[:] = [base, *(entry for entry in sys.path if entry not in ("", base, str(Path.cwd())))]
     return import_module(name)
 
 
@@ -159,6 +170,8 @@ def meta_of(args: Namespace, llm: LLM, environ: Mapping[str, str] = os.environ) 
     """What has to be recorded for the run to go on later. The key is not in it, nor what may be one."""
     said = {name: getattr(args, name, None) for name in _RECORDED}
     said["root"] = os.path.abspath(getattr(args, "root", None) or ".")  # noqa: PTH100  links stay as the person wrote them
+    if said["tools"]:
+        said["tools_dir"] = getattr(args, "tools_dir", None) or str(Path.cwd())
     said["model"] = getattr(llm, "model", args.model)
     said["dialect"] = str(getattr(llm, "origin", "")).partition(":")[0]
     name, default = _ANTHROPIC if said["dialect"] == "messages" else _OPENAI

@@ -182,7 +182,7 @@ def test_what_no_waiting_cures_is_raised_at_once_and_unchanged(kind: ProviderKin
 def test_a_failure_that_ends_a_row_of_others_says_how_many_there_were() -> None:
     outcome = Outcome([failure(tokens=5), failure("auth", tokens=1)])
 
-    assert str(outcome.error) == "auth happened Gave up after 2 attempts in 0.5 s."
+    assert str(outcome.error) == "auth happened. Gave up after 2 attempts in 0.5 s."
     assert outcome.error is not None
     assert outcome.error.tokens == 6
 
@@ -195,14 +195,14 @@ def test_a_wrong_setting_is_none_of_its_business() -> None:
 def test_attempts_have_an_end() -> None:
     outcome = Outcome([failure("connection")] * 4, RetryPolicy(attempts=4))
 
-    assert str(outcome.error) == "connection happened Gave up after 4 attempts in 3.5 s: no attempt is left."
+    assert str(outcome.error) == "connection happened. Gave up after 4 attempts in 3.5 s: no attempt is left."
 
 
 def test_a_wait_longer_than_there_is_for_one_is_reported_with_the_figure() -> None:
     outcome = Outcome([failure("rate_limit", retry_after=3600.0)])
 
     assert outcome.took == 0
-    assert "it asks to wait 3600 s, more than the 60 s there are for one wait" in str(outcome.error)
+    assert "it asks to wait 3600 s, more than the 300 s there are for one wait" in str(outcome.error)
     assert outcome.error is not None
     assert outcome.error.retry_after == 3600
 

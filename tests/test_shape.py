@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import os
+import resource
 import subprocess
 import sys
 import tokenize
@@ -120,6 +121,20 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = f"import tool_loop, sys; print([m for m in {heavy} if m in sys.modules])"
 
     assert python(code) == "[]"
+
+
+def test_the_help_costs_little_more_than_starting_python() -> None:
+    """30 ms is the aim; a busy machine needs a margin, and httpx2 alone would be 90 ms more."""
+
+    def cost(*words: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        bare = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+        subprocess.run([sys.executable, *words], capture_output=True, check=True, env=bare, timeout=30)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    bare = min(cost("-c", "pass") for _ in range(3))
+    assert min(cost("-m", "tool_loop", "--help") for _ in range(3)) - bare < 0.06
 
 
 def test_making_an_agent_loads_neither_the_validators_nor_the_http_client() -> None:

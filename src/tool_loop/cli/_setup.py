@@ -28,7 +28,7 @@ T = TypeVar("T", int, float)
 
 NOTHING_SET: Final = """\
 no model is configured. `tool-loop demo` needs none; to ask a real one, set
-  for OpenAI:         export OPENAI_API_KEY=sk-... OPENAI_MODEL=gpt-5.1-mini
+  for OpenAI:         export OPENAI_API_KEY=sk-... OPENAI_MODEL=gpt-4o-mini
   for a local server: export OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_MODEL=its-name"""
 
 _ENVIRONMENT: Final = (

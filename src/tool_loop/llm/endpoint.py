@@ -95,8 +95,9 @@ class Endpoint:
         deadline: float | None = None,
     ) -> ModelReplied:
         """Send one request and read one complete reply; anything less is a `ProviderError`."""
-        url, key = self.url(path), _header_value(key)
-        async with self._transport.post(url, self._headers, body, key=key, deadline=deadline) as exchange:
+        posted = self._transport.post(self.url(path), self._headers, body, key=_header_value(key), deadline=deadline)
+        del body  # the copy that was sent is not kept while the model thinks
+        async with posted as exchange:
             if exchange.status != 200:
                 raise self.failures.refused(exchange.status, exchange.headers, await _start_of(exchange), self._now())
             try:

@@ -46,7 +46,7 @@ class RetryPolicy:
     """
 
     attempts: int = 20
-    max_wait: float = 60.0
+    max_wait: float = 300.0
     patience: float = 300.0
     first_wait: float = 0.5
     longest_wait: float = 20.0
@@ -118,6 +118,10 @@ class _Watch:
 
 class _Attempts:
     """What was tried for one reply, and whether to try again."""
+
+    __slots__ = (
+        "_allowance", "_last", "_paid_for", "_policy", "_random", "_same", "_until", "failed", "made", "started",
+    )  # fmt: skip
 
     def __init__(self, policy: RetryPolicy, request: Request, started: float, random: Callable[[], float]) -> None:
         self.started = started
@@ -195,7 +199,8 @@ class _Attempts:
         if why == "final" and self.made == 1:
             return error
         tries = "1 attempt" if self.made == 1 else f"{self.made} attempts in {now - self.started:.1f} s"
-        error.message = f"{error.message} Gave up after {tries}" + (f": {why}." if why != "final" else ".")
+        stop = "" if error.message.endswith((".", "!", "?", ":")) else "."
+        error.message = f"{error.message}{stop} Gave up after {tries}" + (f": {why}." if why != "final" else ".")
         error.args = (error.message,)
         error.tokens += sum(retry.tokens for retry in self.failed)
         return error

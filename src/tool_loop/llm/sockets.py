@@ -21,7 +21,7 @@ import httpx2
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
 # What a server may send ahead of the reader: one full read of asyncio's. Then it has to wait, or a
 # stream that comes faster than it is parsed would fill the memory.
@@ -47,6 +47,17 @@ class Pool(httpx2.AsyncHTTPTransport):
             keepalive_expiry=limits.keepalive_expiry,
             network_backend=Network(),
         )
+
+
+class Once(httpx2.AsyncByteStream):
+    """A body that is sent once and not kept after that."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body, self._body = self._body, b""
+        yield body
 
 
 class Network(httpcore2.AsyncNetworkBackend):

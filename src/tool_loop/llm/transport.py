@@ -61,6 +61,7 @@ class Transport:
         self.timeouts = timeouts
         self.caps = caps
         self.clients = SHARED if http is None else ClientTable(http)
+        self.keeps = http is not None  # a network of the caller's own may look at the content
         # Of httpx2's own timers only the one for connecting is used, so that a dead host is known
         # early. The others are covered by the line's.
         limits = {"connect": timeouts.connect, "read": None, "write": None, "pool": None}
@@ -95,14 +96,20 @@ class _Opening:
         self._headers: httpx2.Headers | None = None
         self._auth: httpx2.BasicAuth | None = None
 
-    def request(self, body: bytes, key: str, extensions: dict[str, Any]) -> httpx2.Request:
-        """The request that httpx2 makes of `content`. Raises what it raises where it cannot be sent."""
+    def request(self, body: bytes, key: str, extensions: dict[str, Any], *, keep: bool) -> httpx2.Request:
+        """The request that httpx2 makes of `content`. Raises what it raises where it cannot be sent.
+
+        Unless it is to `keep` the body, that is gone as soon as it is on the wire: while a model thinks,
+        nobody needs a further copy of the whole conversation.
+        """
         import httpx2
+
+        from .sockets import Once
 
         if self._where is None:
             self._parse()
         # With `stream` httpx2 adds no headers of its own, so what it would add is added here.
-        stream = httpx2.ByteStream(body)
+        stream = httpx2.ByteStream(body) if keep else Once(body)
         request = httpx2.Request("POST", self._where or "", headers=self._headers, stream=stream, extensions=extensions)
         if "transfer-encoding" not in self.given:
             request.headers["Content-Length"] = str(len(body))
@@ -110,7 +117,8 @@ class _Opening:
             request.headers["idempotency-key"] = key
         if self._auth is not None:
             next(self._auth.auth_flow(request))
-        request.read()  # for a transport of the caller's own, which may look at the content
+        if keep:
+            request.read()
         return request
 
     def _parse(self) -> None:
@@ -155,7 +163,8 @@ class Exchange:
         try:
             self._shard = shard = await transport.clients.here().take(opening.url)
             with line:
-                request = opening.request(self._body, self._key, transport.extensions)
+                request = opening.request(self._body, self._key, transport.extensions, keep=transport.keeps)
+                self._body = b""
                 self._response = response = await shard.http.handle_async_request(request)
         except BaseException:
             await self.__aexit__()

@@ -323,7 +323,7 @@ def test_with_five_seconds_left_an_outage_fails_in_under_a_second():
         ({"retry-after": "1", "retry-after-ms": "1500"}, 1.5),
         ({"retry-after": "0"}, 0),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "12s"}, 12),
-        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m3s"}, 0),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m3s"}, 63),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else str(value),
 )

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import ssl
+import tracemalloc
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,10 @@ import httpcore2
 import httpx2
 import pytest
 
+from tool_loop.llm.openai_chat import OpenAIChat
 from tool_loop.llm.sockets import AHEAD_BYTES, STAGGER_SECONDS, Network, Pool, Stream
+from tool_loop.messages import Transcript, UserMessage
+from tool_loop.ports import Request
 from tool_loop.testing import FAULTS, FaultServer, VirtualLoop, answer, ok_chat
 
 if TYPE_CHECKING:
@@ -410,3 +414,35 @@ def test_a_connection_that_the_server_closed_while_it_was_idle_is_not_used_again
             return statuses
 
     assert asyncio.run(main()) == [200, 200]
+
+
+def test_what_was_sent_is_not_kept_while_the_model_thinks() -> None:
+    conversation = Transcript("", [UserMessage("x" * (4 * 2**20))])
+
+    async def main() -> int:
+        asked = asyncio.Event()
+
+        async def thinks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readuntil(b"\r\n\r\n")
+            left = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            while left:
+                left -= len(await reader.read(left))
+            asked.set()
+            await reader.read()
+            writer.close()
+
+        async with await asyncio.start_server(thinks, HOST, 0) as server:
+            llm = OpenAIChat("m", f"http://{HOST}:{server.sockets[0].getsockname()[1]}/v1", "k")
+            tracemalloc.start()
+            try:
+                reply = asyncio.create_task(llm.reply(Request(conversation), lambda _: None))
+                await asked.wait()
+                held = tracemalloc.get_traced_memory()[0]
+            finally:
+                tracemalloc.stop()
+            reply.cancel()
+            await asyncio.gather(reply, return_exceptions=True)
+            return held
+
+    # The encoded history, which is kept for the next request and has room to grow, and no body beside it.
+    assert asyncio.run(main()) < 1.5 * 4 * 2**20

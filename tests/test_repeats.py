@@ -48,7 +48,7 @@ def marked(path: Path) -> object:
     return pytest.param(path, id=path.stem, marks=[known] if path.stem in STOPPED_WHILE_WAITING else [])
 
 
-@pytest.mark.parametrize("path", map(marked, TRACES))
+@pytest.mark.parametrize("path", [marked(path) for path in TRACES])
 def test_a_normal_run_is_never_stopped_for_repeating_itself(path: Path) -> None:
     events = events_of(path)
 

@@ -193,6 +193,9 @@ class State:
             self._learnt |= key not in self._seen
             self._seen[key] = (result.repeat, self.steps)
             self._most_repeated = max(self._most_repeated, result.repeat)
+        else:
+            # Waiting for something is progress of its own: who looks at a log between two polls is not stuck.
+            self._learnt |= result.error is None
 
     def repeat(self, call: ToolCall, result: ToolReturned) -> int:
         """Which time this call has this result, counted from the last time the run learnt something new.

@@ -1,6 +1,6 @@
 """Many conversations in one process: 500 of five steps each, all at once, and what one that waits takes.
 
-    python benchmarks/conversations.py            the full table, about two minutes
+    python benchmarks/conversations.py            the full table, about three minutes
     python benchmarks/conversations.py --quick    fewer rounds; exits with 1 when a bound is broken
 
 The server runs in its own process and answers after 200 ms, so six replies in a row take 1.2 s at
@@ -74,10 +74,12 @@ async def memory(client: str, server: str, replies: int) -> dict[str, float]:
     before = resident()
     tasks = [asyncio.ensure_future(run("Where is it decided?")) for _ in range(CONVERSATIONS)]
     found: list[float] = []
-    for _ in range(replies):
-        await quiet()
-        found.append((resident() - before) / CONVERSATIONS / 1024)
-        await busy()
+    async with asyncio.timeout(20 * (replies + 1)):
+        for reply in range(replies):
+            if reply:
+                await busy()
+            await quiet()
+            found.append((resident() - before) / CONVERSATIONS / 1024)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -117,7 +119,7 @@ def child(what: list[str]) -> None:
 
 def measured(*what: str) -> dict[str, float]:
     command = [sys.executable, __file__, "--child", *what]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=300).stdout)
 
 
 def best(client: str, server: str, rounds: int, replies: int) -> dict[str, float]:

@@ -7,10 +7,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tool_loop.report import diff, page
 
 from . import report_runs
 from .browser import POLICY, ask, dom, needs_browser
+
+pytestmark = pytest.mark.slow  # twenty starts of a browser: with the slow suites, in CI and by `pytest -m slow`
 
 KEYS = """
 const key = (k) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: k, bubbles: true}));

@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ._failures import bad_json, crashed, gave_up, not_an_object, timed_out, too_deep
-from ._texts import cut, text_of
+from ._failures import bad_json, crashed, gave_up, not_an_object, timed_out, too_deep, unshowable
+from ._plain import NoText
+from ._texts import text_of
 from ._threads import run_in_thread
 from .errors import ToolError, UsageError
 
 if TYPE_CHECKING:
+    from ._drawn import Later
     from ._tool import Tool
 
 logger = logging.getLogger(__name__)
@@ -201,10 +203,17 @@ async def perform(
         # A task of its own, because a coroutine that ignores its cancellation must not hold us.
         work = loop.create_task(_awaited(func, arguments, convert))
     else:
-        work = run_in_thread(partial(_called, func, arguments, convert))
-    outcome = await _settled(work, ends, loop)
+        over: list[bool] = []
+        work = run_in_thread(partial(_called, func, arguments, convert, over))
+    try:
+        outcome = await _settled(work, ends, loop)
+    finally:
+        if not in_task:
+            over.append(True)  # a thread that still draws items one by one can stop at the next
     if inspect.isawaitable(outcome):
-        # A plain function may hand out a coroutine: a lambda around an async function does.
+        # A plain function may hand out a coroutine: a lambda around an async function does. Or what it
+        # returned holds one, and was converted as far as a thread can.
+        convert = _itself if _is_later(outcome) else convert
         return await perform(partial(_itself, outcome), {}, convert, ends, in_task=True)
     return outcome
 
@@ -251,19 +260,28 @@ async def _stop(work: asyncio.Future[Any]) -> None:
 
 async def _awaited(func: Callable[..., Any], arguments: dict[str, Any], convert: Convert) -> Any:
     try:
-        return convert(await func(**arguments))
+        converted = convert(await func(**arguments))
+        return await converted if _is_later(converted) else converted
     except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
         raise  # on the event loop's own thread these mean what they say
     except BaseException as error:  # SystemExit among them: a tool does not end the program
         return Raised(error)
 
 
-def _called(func: Callable[..., Any], arguments: dict[str, Any], convert: Convert) -> Any:
+def _called(func: Callable[..., Any], arguments: dict[str, Any], convert: Convert, over: list[bool]) -> Any:
     try:
         value = func(**arguments)
-        return value if inspect.isawaitable(value) else convert(value)
+        if inspect.isawaitable(value):
+            return value
+        converted = convert(value)
+        # Text, or what is still to be drawn: here, where the function ran.
+        return converted.on_thread(over.__len__) if _is_later(converted) else converted
     except BaseException as error:  # on a thread nobody else would see it
         return Raised(error)
+
+
+def _is_later(converted: Any) -> bool:
+    return type(converted) is not str and hasattr(converted, "on_thread")  # without loading what draws
 
 
 def _itself(value: Any) -> Any:
@@ -273,10 +291,11 @@ def _itself(value: Any) -> Any:
 # --- results --------------------------------------------------------------------------------------
 
 
-def as_text(value: Any, limit: int) -> str:
-    """The result as a model reads it, cut where it is too long."""
-    text = value if type(value) is str and value and value.isascii() else text_of(value)
-    return text if len(text) <= limit else cut(text, limit)
+def as_text(value: Any, limit: int, *, drain: bool = False) -> str | Later:
+    """The result as a model reads it, cut where it is too long; see `text_of`."""
+    if type(value) is str and value and value.isascii() and len(value) <= limit:
+        return value
+    return text_of(value, limit, drain=drain)
 
 
 def as_error(raised: Exception, tool: Tool | None, started: float = 0.0, deadline: float | None = None) -> ToolError:
@@ -289,4 +308,6 @@ def as_error(raised: Exception, tool: Tool | None, started: float = 0.0, deadlin
         return timed_out(None if by_run else limit, started=raised.started, running=raised.running)
     cause = raised.error if isinstance(raised, Raised) else raised
     logger.error("tool %s crashed", tool.name if tool else "?", exc_info=cause)
+    if isinstance(cause, NoText):
+        return unshowable(cause.kind)
     return gave_up() if isinstance(cause, TimeoutError) else crashed(cause)

@@ -86,6 +86,16 @@ def crashed(error: BaseException) -> ToolError:
     )
 
 
+def unshowable(kind: str) -> ToolError:
+    """The tool did its work, and returned what no text can be made of."""
+    return ToolError(
+        f"the tool ran, but its result holds an object of type {kind}, which cannot be shown as text",
+        kind="tool_crashed",
+        hint="What it does has been done. Repeating this will not help: use another tool, or go on without the result.",
+        exception=kind,
+    )
+
+
 # --- arguments that are not JSON ------------------------------------------------------------------
 
 

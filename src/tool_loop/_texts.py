@@ -1,36 +1,58 @@
 """What a tool returned, as the text a model reads.
 
-Knows nothing about calls. Text that needs no change never comes here.
+Knows nothing about calls. Text that needs no change never comes here; what one object is in JSON
+says `_plain.py`, and what has to be drawn first (a generator, a coroutine) is drawn by `_drawn.py`.
 """
 
 from __future__ import annotations
 
-import base64
-import dataclasses
-import json
-import math
-from collections.abc import Mapping
-from enum import Enum
-from typing import Any, Final
+from io import IOBase
+from typing import TYPE_CHECKING, Any, Final
+
+from ._plain import Lazy, Shower, text_in
+
+if TYPE_CHECKING:
+    from ._drawn import Later
 
 # A model reads a result of nothing as a fault of the system, and some servers refuse it.
 NOTHING: Final = "(no output)"
 
-# JSON writers recurse; what is deeper than this contains itself.
-_DEEPEST = 200
+# Room for whatever the fields of a failure hold; the failure as a whole is cut to its own size.
+_FIELDS_CHARS: Final = 1_000_000
 
 
-def text_of(value: Any) -> str:
-    """A string as it is, nothing as `NOTHING`, everything else as JSON.
+def text_of(value: Any, limit: int, *, drain: bool = False) -> str | Later:
+    """A string as it is, nothing as `NOTHING`, everything else as JSON; cut where it is too long.
 
-    Bytes are decoded, a lone surrogate and a broken byte become U+FFFD, and a number that JSON does
-    not have becomes its name. Raises ValueError or RecursionError for what contains itself.
+    Bytes are text where they are UTF-8 and base64 where not, a lone surrogate becomes U+FFFD, and a
+    number that JSON does not have becomes its name. A value that has to be drawn first comes out as
+    a `Later`, which does so where it is told to; with `drain` to its end, also when no more of it can be
+    shown. Raises `NoText` for an object that has nothing but an address, ValueError or RecursionError
+    for what contains itself.
     """
     if value is None:
         return NOTHING
-    if isinstance(value, bytes | bytearray | memoryview):
-        value = bytes(value).decode("utf-8", "replace")
-    return sendable(value if isinstance(value, str) else as_json(value)) or NOTHING
+    shower = Shower(limit)
+    if isinstance(value, bytes | bytearray | memoryview | IOBase):
+        value = shower.plain(value)
+    if isinstance(value, bytes):
+        value = text_in(value)  # a file of bytes
+    if isinstance(value, str):
+        return fitted(value, limit, shower.more)
+    try:
+        return fitted(shower.json(value), limit, shower.more)
+    except Lazy:
+        from ._drawn import Later
+
+        return Later(value, limit, drain=drain)
+
+
+def fitted(text: str, limit: int, more: str = "") -> str:
+    """The text, or `NOTHING` for none; its beginning and a note where it is too long, or `more` was left out."""
+    text = sendable(text)
+    if more:
+        return f"{text[:limit]}\n[cut: {more}; narrower arguments give a shorter result]"
+    return (text if len(text) <= limit else cut(text, limit)) or NOTHING
 
 
 def sendable(text: str) -> str:
@@ -47,54 +69,5 @@ def cut(text: str, limit: int) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Compact JSON of whatever a tool may return: models, dataclasses, dates, sets, enums."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
-    except (TypeError, ValueError):
-        # A key that is not a string, or a number such as NaN. What contains itself fails once more.
-        return json.dumps(_rebuilt(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    """One step from an object towards JSON; the writer asks again for what is inside."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=repr)  # the same result for the same set, in every process
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, bytes | bytearray | memoryview):
-        return _text_or_base64(bytes(value))
-    if not isinstance(value, type):
-        if callable(dump := getattr(value, "model_dump", None)):
-            return dump(mode="json")
-        if dataclasses.is_dataclass(value):
-            return {part.name: getattr(value, part.name) for part in dataclasses.fields(value)}
-        if callable(written := getattr(value, "isoformat", None)):
-            return written()
-    return str(value)
-
-
-def _text_or_base64(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode()
-
-
-def _rebuilt(value: Any, depth: int = 0) -> Any:
-    if depth > _DEEPEST:
-        raise ValueError("the result is nested too deeply, or contains itself")
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {_key(key): _rebuilt(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rebuilt(item, depth + 1) for item in value]
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return _rebuilt(_plain(value), depth + 1)
-
-
-def _key(key: Any) -> str:
-    return key if isinstance(key, str) else as_json(key)
+    """Compact JSON of what a failure carries. Raises what `text_of` raises, and `Lazy`: nothing is drawn."""
+    return Shower(_FIELDS_CHARS).json(value)

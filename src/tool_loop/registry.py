@@ -4,6 +4,8 @@ Knows nothing about models, journals or the order of calls; the loop decides tho
 
     what happens                                  what the model reads
     the tool returns                              its text, or compact JSON, cut to a size
+    it returns a generator, a map, a view         what is in there, drawn where the tool runs
+    it returns what nothing can be shown of       tool_crashed; the log tells the author what to return
     no tool has that name                         unknown_tool: the nearest name, and all of them
     the arguments are not one JSON object         bad_json: where it breaks, and the likely cure
     a field is missing, mistyped, unknown         invalid_arguments: each field, by its path
@@ -28,7 +30,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ._call import as_error, as_text, canonical, checked, parse_arguments, perform, ready
 from ._failures import failure, kind_of, unknown_tool
@@ -37,6 +39,9 @@ from ._tool import NotRun, Progress, Tool, ToolContext, as_tool, probe_arguments
 from .errors import ToolError, UsageError
 from .events import Event, Signal, ToolCall, ToolReturned
 from .ports import Effect, Emit, ToolSpec
+
+if TYPE_CHECKING:
+    from ._drawn import Later
 
 __all__ = ["Approve", "NotRun", "Tool", "ToolContext", "ToolRegistry", "canonical", "parse_arguments", "tool"]
 
@@ -234,7 +239,8 @@ class ToolRegistry:
             if item.context_name is not None:
                 progress = Progress(call.id, emit, loop)
                 arguments[item.context_name] = ToolContext(call.id, key, progress)
-            convert = partial(as_text, limit=limit)
+            # What may change something is done to its end, however much of its result can be shown.
+            convert = partial(as_text, limit=limit, drain=item.effect != "read")
             ends = _ends(item, started, deadline)
             content, kind = await perform(item.func, arguments, convert, ends, in_task=item.is_async), None
         except Exception as raised:
@@ -289,7 +295,7 @@ def _ends(item: Tool, started: float, deadline: float | None) -> float | None:
     return ends if deadline is None else min(ends, deadline)
 
 
-def _as_finding(value: Any, limit: int) -> str | bool | None:
+def _as_finding(value: Any, limit: int) -> str | Later | bool | None:
     """What a probe says: None and False as they are, anything else is the result of the call."""
     if value is None:
         return None

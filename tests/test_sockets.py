@@ -207,7 +207,7 @@ class Hosts(VirtualLoop):
         self.silent = addresses if isinstance(addresses, dict) else {}
         self.tried: list[tuple[str, float]] = []
 
-    async def getaddrinfo(self, _host: Any, port: Any, **_: Any) -> Any:
+    def look_up(self, _host: Any, port: Any, **_: Any) -> Any:
         families = {True: socket.AF_INET6, False: socket.AF_INET}
         return [(families[":" in a], socket.SOCK_STREAM, 6, "", (a, port)) for a in self.addresses]
 
@@ -222,8 +222,10 @@ def by_name(
 ) -> list[tuple[str, float]]:
     """Run it with a port that listens at 127.0.0.1; which addresses were tried, and when."""
     loop = Hosts(addresses)
-    with socket.create_server((HOST, 0)) as server, asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(main(server.getsockname()[1]))
+    with pytest.MonkeyPatch.context() as system, socket.create_server((HOST, 0)) as server:
+        system.setattr(socket, "getaddrinfo", loop.look_up)
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(main(server.getsockname()[1]))
     return loop.tried
 
 

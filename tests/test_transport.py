@@ -86,6 +86,19 @@ def error_of(make: Callable[[], Any]) -> ProviderError:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "document"])
+def test_a_reply_comes_on_the_event_loop_that_web_servers_use(stream: bool) -> None:
+    """Whose transports are none of asyncio's classes. All of this file runs there with `--loop uvloop`."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main() -> str:
+        async with FaultServer([ok_chat("hello")]) as server:
+            return await ask(server.url, stream=stream)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(main()) == "hello"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "document"])
 @pytest.mark.parametrize("name", sorted(set(FAULTS) - {"duplicated_chunks"}))  # sent twice looks like said twice
 def test_every_fault_comes_to_a_reply_or_one_clear_error(name: str, stream: bool) -> None:
     async def main() -> str:

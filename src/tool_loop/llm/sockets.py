@@ -13,11 +13,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from functools import partial
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import httpcore2
 import httpx2
+
+from tool_loop._threads import run_in_thread
 
 if TYPE_CHECKING:
     import ssl
@@ -159,8 +162,8 @@ class Stream(httpcore2.AsyncNetworkStream, asyncio.Protocol):
     # --- what asyncio calls -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: uvloop's transports have the methods and none of asyncio's classes.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -200,7 +203,8 @@ async def _connected(host: str, port: int) -> Stream:
     loop = asyncio.get_running_loop()
     if ":" in host or host.rpartition(".")[2].isdigit():  # an address: nothing to look up, nothing to race
         return (await loop.create_connection(Stream, host, port))[1]
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # On a thread that nobody joins: the loop's own look-up keeps the process from ending while it hangs.
+    found: Any = await run_in_thread(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
     same = [address for address in found if address[0] == found[0][0]]
     other = [address for address in found if address[0] != found[0][0]]
     reached = await _first([a for a in chain(*zip_longest(same, other)) if a is not None])

@@ -55,11 +55,11 @@ class Root:
     def locate(self, path: str, *, want: Want = "file") -> tuple[int, str]:
         """`open`, and the path by which it was found: not the given one when that was shown escaped."""
         try:
-            return self.open_bytes(_encode(path or "."), READ), path or "."
+            return self.open_bytes(encode(path or "."), READ), path or "."
         except OSError as error:
             if error.errno == errno.ENOENT and (plain := unshown(path)) != path:
                 with suppress(OSError):
-                    return self.open_bytes(_encode(plain), READ), plain
+                    return self.open_bytes(encode(plain), READ), plain
             raise self.refusal(error, path, want) from error
 
     @contextmanager
@@ -75,11 +75,16 @@ class Root:
 
     def open_bytes(self, path: bytes, flags: int) -> int:
         """`open` for a path that came from the disk itself. Raises OSError; EXDEV when it leads out."""
-        if not self.close.alive:
-            raise OSError(errno.EBADF, "the workspace is closed")
         if len(path) >= MAX_PATH:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        return self._opener(self._descriptor, path, flags)
+        return self._opener(self.descriptor, path, flags)
+
+    @property
+    def descriptor(self) -> int:
+        """The directory itself, to pass through and not to be closed. Raises OSError when the root is closed."""
+        if not self.close.alive:
+            raise OSError(errno.EBADF, "the workspace is closed")
+        return self._descriptor
 
     def refusal(self, error: OSError, path: str, want: Want) -> ToolError:
         """What a tool says about an error of the system at this path."""
@@ -123,7 +128,7 @@ def _climbs(path: str) -> bool:
     return False
 
 
-def _encode(path: str) -> bytes:
+def encode(path: str) -> bytes:
     if "\0" in path:
         raise ToolError("'path' holds a NUL character", kind="invalid_argument", field="path")
     try:

@@ -7,15 +7,19 @@ Whatever a model could not fill in by name is refused here, before anything has 
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType, SimpleNamespace
 from typing import Any, Final, get_type_hints
 
+from ._docstring import Docstring, read_docstring
 from .errors import UsageError
+
+logger = logging.getLogger(__name__)
 
 MISSING: Final[Any] = inspect.Parameter.empty
 
@@ -79,7 +83,9 @@ def read_signature(
     names = names_of(func, local)
     given = parameters_of(func, tool)
     unbound = bool(given) and _is_self(given[0], func)
-    notes = describe_args(doc_of(func))
+    doc = docstring_of(func)
+    if doc.unknown:
+        logger.warning("tool %s: its docstring describes %s, no parameter of it", tool, ", ".join(doc.unknown))
     parameters, context = [], None
     for parameter in given[1:] if unbound else given:
         annotation = names.resolve(parameter.annotation)
@@ -89,7 +95,9 @@ def read_signature(
         _refuse(parameter, tool)
         if annotation is MISSING:
             annotation = type(parameter.default)
-        parameters.append(Parameter(parameter.name, annotation, parameter.default, notes.get(parameter.name, "")))
+        parameters.append(
+            Parameter(parameter.name, annotation, parameter.default, doc.parameters.get(parameter.name, ""))
+        )
     return Signature(tuple(parameters), context, unbound, names)
 
 
@@ -235,42 +243,11 @@ def _refuse(parameter: inspect.Parameter, tool: str) -> None:
 
 # --- docstrings -----------------------------------------------------------------------------------
 
-_ARGS: Final = "Args|Arguments|Parameters|Params"
-_SECTION: Final = re.compile(rf"^({_ARGS}|Raises|Returns|Yields|Examples?|Notes?):[ \t]*$", re.MULTILINE)
-_ENTRY: Final = re.compile(r"^\*{0,2}(\w+)[ \t]*(?:\([^)]*\))?:[ \t]*(.*)$")
-# What a model cannot use: the fields tell about themselves, and it never sees an exception.
-_DROPPED: Final = frozenset({*_ARGS.split("|"), "Raises"})
 
-
-def summary(doc: str) -> str:
-    """The docstring (Google style) without its sections about arguments and exceptions."""
-    sections = list(_SECTION.finditer(doc))
-    ends = [*(section.start() for section in sections), len(doc)]
-    parts = [doc[: ends[0]]]
-    parts += [doc[s.start() : end] for s, end in zip(sections, ends[1:], strict=True) if s[1] not in _DROPPED]
-    return "\n\n".join(filter(None, (part.strip() for part in parts)))
-
-
-def describe_args(doc: str) -> dict[str, str]:
-    """What the `Args:` section of a docstring says about each parameter."""
-    section = next((found for found in _SECTION.finditer(doc) if found[1] in _ARGS.split("|")), None)
-    return {} if section is None else _entries(doc[section.end() :].splitlines()[1:])
-
-
-def _entries(lines: Iterable[str]) -> dict[str, str]:
-    notes: dict[str, str] = {}
-    current, indent = "", None
-    for line in lines:
-        text, depth = line.strip(), len(line) - len(line.lstrip())
-        if not text:
-            continue
-        if depth == 0:
-            break  # the section is over
-        indent = depth if indent is None else indent
-        entry = _ENTRY.match(text) if depth <= indent else None
-        if entry:
-            current = entry[1]
-            notes[current] = entry[2].strip()
-        elif current:
-            notes[current] = f"{notes[current]} {text}".strip()
-    return notes
+def docstring_of(func: Callable[..., Any]) -> Docstring:
+    """What its author wrote about the function and each of its parameters, also those the model never sees."""
+    try:
+        names = inspect.signature(_unpartial(func)).parameters
+    except (TypeError, ValueError, NameError):
+        return read_docstring(doc_of(func), ())
+    return read_docstring(doc_of(func), names)

@@ -18,14 +18,13 @@ from ._schema import Form, checked_schema
 from ._signature import (
     Signature,
     context_parameter,
-    doc_of,
+    docstring_of,
     is_async,
     local_names,
     name_of,
     read_signature,
     readable_parameters,
     refuse_generators,
-    summary,
 )
 from ._texts import sendable
 from ._typed import TypedForm
@@ -289,4 +288,4 @@ def as_tool(
     if not callable(func) or isinstance(func, Tool):
         raise UsageError(f"a tool is made of a function, got {func!r}")
     named = name_of(func) if name is None else name
-    return Tool(named, summary(doc_of(func)) if description is None else description, None, func, **options)
+    return Tool(named, docstring_of(func).description if description is None else description, None, func, **options)

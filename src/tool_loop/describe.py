@@ -38,7 +38,7 @@ LINE_CHARS = 300
 # Tools of this package begin their results with a line that says what follows.
 _WITH_HEADER = frozenset({"list_dir", "read_file", "grep"})
 # The first line shown may be one before the match: file-line- in place of file:line:
-_ONE_FILE = re.compile(r"(\d+ match(?:es)? in )1 file\b[^\n]*\n(.+?)([:-])(\d+)\3 ")
+_ONE_FILE = re.compile(r"(\d{1,9} match(?:es)? in )1 file\b[^\n]*\n(.+?)([:-])(\d+)\3 ")
 
 
 # --- a call and what came of it -------------------------------------------------------------------

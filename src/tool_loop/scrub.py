@@ -26,17 +26,22 @@ _TELLING_NAME: Final = re.compile(
 # A value shorter than this is a word or a placeholder, and hiding it would tear up ordinary text.
 _LEAST: Final = 8
 
-# The forms of keys in the wild. Each begins with a mark that no ordinary word has.
+# The forms of keys in the wild. Each begins with a mark that no ordinary word has. A text may consist
+# of nothing but such marks, so none of these looks further ahead than it then takes: what is looked
+# through again for each mark takes a minute for a megabyte.
+_DASHED: Final = re.compile(r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}")  # OpenAI, Anthropic, OpenRouter, DeepSeek
 _FORMED: Final = re.compile(
-    r"\b(?:sk|pk|rk)-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic, OpenRouter, DeepSeek
-    r"|\b(?:gsk|hf|xai|nvapi|fw|pplx|r8)[_-][A-Za-z0-9]{20,}"  # Groq, Hugging Face, xAI, and others
+    r"\b(?:gsk|hf|xai|nvapi|fw|pplx|r8)[_-][A-Za-z0-9]{20,}"  # Groq, Hugging Face, xAI, and others
     r"|\bAIza[A-Za-z0-9_-]{30,}"  # Google
     r"|\b(?:gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9_-]{20,}"  # GitHub, GitLab
     r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # Amazon
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"  # a signed token (JWT)
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
+# A signed token (JWT): three parts between dots. Begun at the first letter of its first part and nowhere
+# else, so that each part is looked at twice at most; where in that part the token begins comes after.
+_SIGNED: Final = re.compile(r"(?<![A-Za-z0-9_-])(?P<head>[A-Za-z0-9_-]{11,}+)\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+")
+_SIGNED_HEAD: Final = re.compile(r"\beyJ(?=[A-Za-z0-9_-]{8})")
 # In a header the form does not matter.
 _HEADER: Final = re.compile(r"\b((?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 
@@ -53,8 +58,26 @@ def scrub(text: str, environ: Mapping[str, str] = os.environ) -> str:
         text = secret.scrub(text)
     for value in _named(environ):
         text = text.replace(value, HIDDEN)
-    text = _FORMED.sub(HIDDEN, text)
+    text = _without_tokens(_FORMED.sub(HIDDEN, _DASHED.sub(_if_a_key, text)))
     return _HEADER.sub(rf"\g<1>{HIDDEN}", text)
+
+
+def _if_a_key(found: re.Match[str]) -> str:
+    # `sk-` begins words too (sk-learn-like-estimator); a key has a digit in it.
+    return HIDDEN if any(map(str.isdigit, found[0])) else found[0]
+
+
+def _without_tokens(text: str) -> str:
+    parts: list[str] = []
+    done = at = 0
+    while found := _SIGNED.search(text, at):
+        head = _SIGNED_HEAD.search(text, found.start(), found.end("head"))
+        if head is None:
+            at = found.end("head")  # what follows the dot may begin one itself
+            continue
+        parts += text[done : head.start()], HIDDEN
+        done = at = found.end()
+    return "".join(parts) + text[done:]
 
 
 def _named(environ: Mapping[str, str]) -> Iterable[str]:

@@ -19,7 +19,6 @@ _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb"
     "\U000e0000-\U000e007f\ud800-\udfff]"
 )
-_LINE_BREAKS: Final = re.compile(r"\s*\n\s*")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e", "\0": "\\0"}
 
 # Printable by Unicode's own classes, and yet they show as nothing or as a blank.
@@ -46,7 +45,7 @@ def exact(text: str) -> str:
 def one_line(text: str, most: int = 2_000) -> str:
     """`safe` on one line: a line break and the blanks around it become one space. Cut to `most` characters."""
     # Cut first: a result may be megabytes, of which no terminal shows more than this on a line.
-    return safe(_LINE_BREAKS.sub(" ", text[:most].strip()).replace("\t", " "))
+    return safe(" ".join(filter(None, map(str.strip, text[:most].split("\n")))).replace("\t", " "))
 
 
 def _escape(match: re.Match[str]) -> str:

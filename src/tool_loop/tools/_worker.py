@@ -55,7 +55,8 @@ class Rules(NamedTuple):
 def rule(line: bytes, *, braces: bool = False) -> Rule | None:
     """A pattern in the language of .gitignore; None for a comment. Raises ValueError when it is broken."""
     text = line.rstrip(b"\r\n")
-    text = re.sub(rb"(?<!\\) +$", b"", text)
+    kept = text.rstrip(b" ")
+    text = kept + b" " if kept.endswith(b"\\") and kept != text else kept
     if not text or text.startswith(b"#"):
         return None
     negated = text.startswith(b"!")
@@ -76,7 +77,7 @@ def translate(glob: bytes, *, braces: bool) -> bytes:
     """The regular expression of a glob."""
     parts: list[bytes] = []
     depth = 0
-    for token in TOKEN.findall(glob):
+    for token in (found[0] for found in TOKEN.finditer(glob)):
         if token in FIXED:
             parts.append(FIXED[token])
         elif token.startswith(b"*"):

@@ -112,6 +112,8 @@ def _problems(error: Any, case: _Case) -> Iterator[Problem]:
             yield _not_one_of(path, words.choices(schema), case)
         case "anyOf" | "oneOf":
             yield from _no_branch(error, path, schema, case)
+        case "propertyNames":
+            yield _wrong_key(path, error.kind.error, case)
         case "falseSchema":
             yield Problem(path, "is not allowed")
         case word:
@@ -156,7 +158,7 @@ def _is_tag(error: Any, path: Path) -> bool:
 
 def _missing(path: Path, schema: Schema, case: _Case) -> Problem:
     field = words.field_of(path[-1], schema, case.schema)
-    return Problem(path, "is required", f"Add {words.name(path)}: {words.described(field, case.schema)}.")
+    return Problem(path, "is required", f"Add {words.name(path)}: {_described(field, case)}.")
 
 
 def _unknown(path: Path, field: str, known: Sequence[str], case: _Case) -> Problem:
@@ -171,6 +173,21 @@ def _unknown(path: Path, field: str, known: Sequence[str], case: _Case) -> Probl
     return Problem(place, f"is not a field of {_owner(path, case)}; fields are: {listed}", advice)
 
 
+def _wrong_key(path: Path, error: Any, case: _Case) -> Problem:
+    key, schema = error.instance, _fragment(error, case)
+    place = (*path, key)
+    if "enum" not in schema and "const" not in schema:
+        return Problem(
+            place, f"is not a key that {words.name(path)} may have: {error.message.split(chr(10), 1)[0][:200]}"
+        )
+    options = [str(option) for option in words.choices(schema)]
+    near = words.nearest(key, options)
+    advice = f"Did you mean {words.value(near)} instead of {words.value(key)}?" if near else ""
+    return Problem(
+        place, f"is not a key of {_owner(path, case)}; keys are: {', '.join(map(words.short, options))}", advice
+    )
+
+
 def _owner(path: Path, case: _Case) -> str:
     return words.name(path) if path else case.tool
 
@@ -179,9 +196,9 @@ def _wrong_type(path: Path, schema: Schema, case: _Case) -> Problem:
     got = _at(case.value, path)
     text = f"must be {words.expected(schema, case.schema) or 'something else'}, got {words.type_of(got)}"
     better = words.converted(got, schema, case.schema)
-    if better is not None:
+    if better is not None and not (isinstance(better, str) and not _fits(better, schema, case)):
         return Problem(path, text, f"Write {words.name(path)} as {words.value(better)}, not {words.value(got)}.")
-    return Problem(path, text, f"Send {words.name(path)} as {words.described(schema, case.schema)}.")
+    return Problem(path, text, f"Send {words.name(path)} as {_described(schema, case)}.")
 
 
 def _not_one_of(path: Path, options: Sequence[Any], case: _Case) -> Problem:
@@ -200,8 +217,30 @@ def _limit(path: Path, word: str, schema: Schema, case: _Case) -> Problem | None
         got=words.value(got),
         size=len(got) if isinstance(got, str | list | dict) else 0,
     )
-    example = words.value(words.example(schema, case.schema)) if word == "format" else ""
-    return Problem(path, text, f"Write {words.name(path)} as in {example}." if example else "")
+    example = words.example(schema, case.schema) if word == "format" else None
+    fits = example is not None and _fits(example, schema, case)
+    return Problem(path, text, f"Write {words.name(path)} as in {words.value(example)}." if fits else "")
+
+
+def _described(schema: Schema, case: _Case) -> str:
+    """What a place takes, with an example only where that would be accepted."""
+    kind, example = words.described(schema, case.schema), words.example(schema, case.schema)
+    if (
+        "enum" in schema
+        or "const" in schema
+        or (isinstance(example, str | int | float) and not _fits(example, schema, case))
+    ):
+        return kind  # choices are examples themselves
+    return f"{kind}, for example {words.value(example)}"
+
+
+def _fits(value: Any, schema: Schema, case: _Case) -> bool:
+    """Whether the schema at one place takes this value: what a hint offers has to be right."""
+    defined = {key: case.schema[key] for key in ("$defs", "definitions") if key in case.schema}
+    try:
+        return bool(compiled(case.tool, {**schema, **defined}).is_valid(value))
+    except UsageError:
+        return False
 
 
 _LIMITS: Final = {

@@ -7,11 +7,12 @@ Knows nothing about calls. pydantic is imported when a schema or a check is firs
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
-from ._schema import Form, Schema
+from ._schema import Form, Schema, resolve_pointer
 from ._signature import MISSING, Parameter, Signature
 from .errors import UsageError
 
@@ -76,26 +77,77 @@ def _model(name: str, signature: Signature) -> tuple[type[BaseModel], Schema]:
     fields: dict[str, Any] = {f"p{i}": _field(name, part, signature) for i, part in enumerate(signature.parameters)}
     try:
         model = create_model(name, __config__=ConfigDict(extra="forbid", strict=True), **fields)
-        schema = model.model_json_schema(schema_generator=Quiet)
+        schema = _with_keys_as_text(model.model_json_schema(schema_generator=Quiet))
     except Exception as error:  # the annotations, and pydantic's hooks in them, are code of the author
         reason = str(error).split("\n", 1)[0]
         raise UsageError(f"tool {name!r}: no schema can be made of its signature: {reason}") from error
+    shown_names = [field.validation_alias for field in model.model_fields.values()]
+    if len(set(shown_names)) < len(shown_names):
+        raise UsageError(f"tool {name!r}: two parameters have the same name for the model; see their aliases")
     return model, schema
 
 
 def _field(name: str, parameter: Parameter, signature: Signature) -> tuple[Any, Any]:
     from pydantic import Field
+    from pydantic.fields import FieldInfo
 
     annotation = signature.names.resolve(parameter.annotation)
     if isinstance(annotation, str):
         raise UsageError(f"tool {name!r}: the type of parameter {parameter.name!r} is not known here: {annotation}")
+    if keys := _keys_no_json_has(annotation):
+        raise UsageError(
+            f"tool {name!r}: {parameter.name!r} has keys that JSON cannot write ({keys}): use text, or int"
+        )
     metadata = getattr(annotation, "__metadata__", ())
+    fields = [*metadata, parameter.default]  # a Field may stand in either place
+    shown_name = _alias(fields) or parameter.name
     said = " ".join(note for note in metadata if isinstance(note, str)) or parameter.description
-    if not said or any(getattr(note, "description", None) for note in metadata):
-        details = Field(alias=parameter.name)  # a Field of the author's own says it better
+    if not said or any(getattr(note, "description", None) for note in fields if type(note) is FieldInfo):
+        details = Field(alias=shown_name, validation_alias=shown_name)  # a Field of the author's own says it better
     else:
-        details = Field(alias=parameter.name, description=said)
-    return Annotated[annotation, details], ... if parameter.default is MISSING else parameter.default
+        details = Field(alias=shown_name, validation_alias=shown_name, description=said)
+    default = parameter.default
+    if type(default) is FieldInfo:
+        return Annotated[annotation, default, details], ... if default.is_required() else default.get_default()
+    return Annotated[annotation, details], ... if default is MISSING else default
+
+
+def _alias(fields: Iterable[Any]) -> str:
+    """The name its author gave the model for a parameter: the first of several that would be accepted."""
+    found = ""
+    for field in fields:
+        for alias in (getattr(field, "alias", None), getattr(field, "validation_alias", None)):
+            choices = getattr(alias, "choices", (alias,))
+            found = next((choice for choice in choices if isinstance(choice, str)), found)
+    return found
+
+
+def _keys_no_json_has(annotation: Any) -> str:
+    """The choices among which no key of a JSON object can ever be, such as those of `dict[Literal[1, 2], str]`."""
+    arguments = get_args(annotation)
+    origin = get_origin(annotation)
+    if origin is not Literal and isinstance(origin, type) and issubclass(origin, Mapping) and arguments:
+        keys = get_args(arguments[0]) if get_origin(arguments[0]) is Literal else ()
+        if keys and not any(isinstance(key, str | bool | Enum) for key in keys):
+            return ", ".join(map(repr, keys))
+    return next(filter(None, map(_keys_no_json_has, arguments)), "") if origin is not Literal else ""
+
+
+def _with_keys_as_text(raw: Schema) -> Schema:
+    """The schema with the names of closed mappings as JSON has them: text, also where an enum has numbers.
+
+    pydantic takes "1" for a member of an IntEnum, and refuses it for one of an Enum that mixes both.
+    """
+    for part in list(_parts(raw)):
+        names = part.get("propertyNames")
+        if not isinstance(names, dict):
+            continue
+        there = resolve_pointer(raw, names["$ref"]) if "$ref" in names else names
+        choices = there.get("enum", [there["const"]] if "const" in there else None)
+        if choices is not None:
+            numbers = there.get("type") == "integer"
+            part["propertyNames"] = {"enum": [str(c) for c in choices if numbers or isinstance(c, str)]}
+    return raw
 
 
 # Words that some servers refuse in the schema of a tool (Gemini answers 400), and how a person would
@@ -109,6 +161,9 @@ _SAID: Final[dict[str, Callable[[Any], str]]] = {
     "patternProperties": "".format,
     "discriminator": "".format,
 }
+
+# With more keys than this, listing them as fields would only repeat the type of each.
+_MOST_KEYS: Final = 50
 
 # Not schemas, whatever they look like.
 _VALUES: Final = frozenset({"default", "enum", "examples", "required", "const"})
@@ -138,6 +193,12 @@ def _plain(schema: Any, inline: Schema) -> Any:
         return _plain({**inline[target], **beside}, inline)
     result: Schema = {}
     said = []
+    keys = schema.get("propertyNames", {}).get("enum", ())
+    if 0 < len(keys) <= _MOST_KEYS and "properties" not in schema:
+        # A mapping with a closed set of keys is an object with those fields, and every server knows that.
+        each = schema.get("additionalProperties", {})
+        result["properties"] = {name: _plain(each, inline) if isinstance(each, dict) else {} for name in keys}
+        schema = {key: value for key, value in schema.items() if key not in ("propertyNames", "additionalProperties")}
     for key, value in schema.items():
         if key in _SAID:
             said.append(_SAID[key](value))

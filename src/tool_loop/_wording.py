@@ -39,13 +39,11 @@ def expected(schema: Schema, root: Schema, level: int = 0) -> str:
 
 
 def described(schema: Schema, root: Schema) -> str:
-    """What it accepts, what its author said about it, and an example."""
+    """What it accepts, and what its author said about it."""
     kind, about = expected(schema, root), schema.get("description", "")
     if isinstance(about, str) and about:
         kind += f" ({about[:_LONGEST]})"
-    if "enum" in schema or "const" in schema:
-        return kind  # the choices are the examples
-    return f"{kind or 'a value'}, for example {value(example(schema, root))}"
+    return kind or "a value"
 
 
 def example(schema: Schema, root: Schema, level: int = 0) -> Any:
@@ -75,14 +73,42 @@ def _of_type(word: str, schema: Schema, root: Schema, level: int) -> Any:
     return True if word == "boolean" else None
 
 
+# Those of JSON Schema, then those that pydantic writes.
 _FORMATS: Final = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
     "time": "12:00:00Z",
     "duration": "PT1H",
     "email": "name@example.com",
+    "idn-email": "name@example.com",
+    "hostname": "example.com",
+    "idn-hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
     "uri": "https://example.com/",
+    "uri-reference": "/a/page",
+    "iri": "https://example.com/",
+    "iri-reference": "/a/page",
+    "uri-template": "https://example.com/{name}",
+    "json-pointer": "/field/0",
+    "relative-json-pointer": "1/field",
+    "regex": "^a+$",
     "uuid": "123e4567-e89b-12d3-a456-426614174000",
+    "ipv4network": "192.0.2.0/24",
+    "ipv4interface": "192.0.2.1/24",
+    "ipv6network": "2001:db8::/32",
+    "ipv6interface": "2001:db8::1/32",
+    "ipvanyaddress": "192.0.2.1",
+    "ipvanynetwork": "192.0.2.0/24",
+    "ipvanyinterface": "192.0.2.1/24",
+    "multi-host-uri": "https://example.com/",
+    "name-email": "Name <name@example.com>",
+    "path": "directory/file.txt",
+    "file-path": "directory/file.txt",
+    "directory-path": "directory",
+    "json-string": "{}",
+    "base64url": "AAAA",
+    "base64": "AAAA",
 }
 
 

@@ -337,6 +337,7 @@ def test_the_catalogue_names_every_kind_there_is_in_code_and_no_other() -> None:
 
 
 def test_every_kind_of_tool_error_is_injected_somewhere_in_these_tests() -> None:
-    elsewhere = {"cut_off", "outcome_unknown", "cancelled"}  # above, test_approvals.py, test_cancel.py
+    # above, test_approvals.py, test_cancel.py, test_sandbox_guard.py
+    elsewhere = {"cut_off", "outcome_unknown", "cancelled", "sandbox_failed"}
 
     assert set(TROUBLE) | elsewhere == set(TOOL_ERROR_KINDS)

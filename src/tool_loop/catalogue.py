@@ -143,6 +143,12 @@ CATALOGUE: tuple[Failure, ...] = (
         ("timed_out",),
         "a process is killed with its children; a thread is left, and the result says so",
     ),
+    Failure(
+        "tool",
+        "the sandbox of a command cannot be set up, or what it protects cannot be put back",
+        ("sandbox_failed",),
+        "a result; the command is not run, and in the second case no other either",
+    ),
     Failure("tool", "the tool says no", ("tool_failed",), "the text of the ToolError its author raised"),
     Failure(
         "tool",

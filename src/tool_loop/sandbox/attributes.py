@@ -1,0 +1,184 @@
+"""Answers for system calls that change a file's mode, owner, times or extended attributes.
+
+Landlock does not know these: a command behind it could open a private key to everybody with chmod, or
+date back a file outside of the workspace. So the filter hands them to the launcher, which looks where
+the file is and, if the command may write there, does it in the command's place. It acts on the very
+file it looked at, through a descriptor, so that no rename or link in between can make it another one.
+
+Part of the launcher: runs in its process, outside of the command's walls and with none of root's rights.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from .syscalls import ATTRIBUTES
+
+# SECCOMP_IOCTL_NOTIF_*, with the sizes of struct seccomp_notif and seccomp_notif_resp
+_RECEIVE, _SEND, _STILL_THERE = 0xC0502100, 0xC0182101, 0x40082102
+_NOTIFICATION: Final = struct.Struct("=QIIiIQ6Q")  # id, pid, flags, nr, arch, instruction, arguments
+_RESPONSE: Final = struct.Struct("=QqiI")  # id, value, error, flags
+
+_HERE: Final = -100  # AT_FDCWD
+_NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000
+_PATH_BYTES, _VALUE_BYTES, _NAME_BYTES = 4096, 65536, 256
+
+
+class Answers:
+    """Answers what arrives on the listener `asks`; files beneath `write` may be changed."""
+
+    def __init__(self, asks: int, write: list[str]) -> None:
+        self._asks = asks
+        self._write = tuple(os.path.realpath(path) for path in write)
+        self._names = {
+            number: name
+            for name, numbers in ATTRIBUTES.items()
+            if (number := numbers[platform.machine() == "aarch64"]) >= 0
+        }
+        self._libc: Any = ctypes.CDLL(None, use_errno=True)
+
+    def next(self) -> None:
+        """Answer one question. One whose process is gone by now needs no answer."""
+        asked = bytearray(_NOTIFICATION.size)
+        with suppress(OSError):
+            fcntl.ioctl(self._asks, _RECEIVE, asked)
+            number, process, _flags, call, _arch, _at, *arguments = _NOTIFICATION.unpack(asked)
+            error = self._done(number, process, self._names.get(call, ""), arguments)
+            fcntl.ioctl(self._asks, _SEND, bytearray(_RESPONSE.pack(number, 0, -error, 0)))
+
+    def _done(self, number: int, process: int, name: str, arguments: list[int]) -> int:
+        """Do it, and return 0 or the number of the error the command gets."""
+        try:
+            memory = _Memory(process)
+            target = _target(name, arguments, memory)
+            change = _change(name, arguments, memory, self._libc)
+            # Only now is it certain that all this was read from the process that asks, and not from
+            # another that has got its number.
+            fcntl.ioctl(self._asks, _STILL_THERE, bytearray(struct.pack("=Q", number)))
+            there = target.open()
+        except OSError as error:
+            return error.errno or errno.EPERM
+        try:
+            if not self._beneath(there):
+                return errno.EPERM
+            ctypes.set_errno(0)
+            return 0 if change(b"/proc/self/fd/%d" % there) == 0 else ctypes.get_errno()
+        finally:
+            os.close(there)
+
+    def _beneath(self, there: int) -> bool:
+        path = os.readlink(f"/proc/self/fd/{there}")
+        return any(path == top or path.startswith(f"{top}/") for top in self._write)
+
+
+class _Memory:
+    """What the arguments of a call point to."""
+
+    def __init__(self, process: int) -> None:
+        self.process = process
+
+    def read(self, address: int, size: int, *, until_nul: bool = False) -> bytes:
+        with open(f"/proc/{self.process}/mem", "rb", buffering=0) as memory:
+            if not until_nul:
+                return os.pread(memory.fileno(), size, address)
+            found = b""
+            while len(found) < size and b"\0" not in found:
+                # To the end of the page only: the next one may not be there.
+                room = min(4096 - (address + len(found)) % 4096, size - len(found))
+                found += os.pread(memory.fileno(), room, address + len(found))
+        text, nul, _ = found.partition(b"\0")
+        if not nul:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        return text
+
+
+class _Target:
+    """A file as a process named it: a path seen from a directory, or one of its descriptors."""
+
+    def __init__(self, process: int, directory: int, path: bytes | None, *, follow: bool) -> None:
+        here = b"/proc/%d" % process
+        self._base = here + (b"/cwd" if directory == _HERE else b"/fd/%d" % directory)
+        if path is not None:
+            # What these mean depends on who asks, and it is us who will look.
+            for own in (b"/proc/self/", b"/proc/thread-self/"):
+                if path.startswith(own):
+                    path = here + b"/" + path[len(own) :]
+            if path.startswith(b"/dev/fd/"):
+                path = here + b"/fd/" + path[len(b"/dev/fd/") :]
+        self._path = path
+        self._follow = follow
+
+    def open(self) -> int:
+        if self._path is None:
+            return os.open(self._base, os.O_PATH | os.O_CLOEXEC)
+        if not self._path:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        flags = os.O_PATH | os.O_CLOEXEC | (0 if self._follow else os.O_NOFOLLOW)
+        if self._path.startswith(b"/"):
+            return os.open(self._path, flags)
+        directory = os.open(self._base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return os.open(self._path, flags, dir_fd=directory)
+        finally:
+            os.close(directory)
+
+
+def _target(name: str, arguments: list[int], memory: _Memory) -> _Target:
+    first = ctypes.c_int(arguments[0]).value
+    if name in ("fchmod", "fchown", "fsetxattr", "fremovexattr"):
+        return _Target(memory.process, first, None, follow=True)
+    if name in ("fchmodat", "fchownat", "utimensat", "futimesat"):
+        flags = {"fchownat": arguments[4], "utimensat": arguments[3]}.get(name, 0)
+        path = memory.read(arguments[1], _PATH_BYTES, until_nul=True) if arguments[1] else None
+        if path == b"" and flags & _EMPTY_PATH:
+            path = None
+        return _Target(memory.process, first, path, follow=not flags & _NO_FOLLOW)
+    path = memory.read(arguments[0], _PATH_BYTES, until_nul=True)
+    return _Target(memory.process, _HERE, path, follow=not name.startswith("l"))
+
+
+_Change = Callable[[bytes], int]
+
+
+def _change(name: str, arguments: list[int], memory: _Memory, libc: Any) -> _Change:
+    """What to do to the file, as a function of a path that names exactly that file."""
+    behind = arguments[1:] if name not in ("fchmodat", "fchownat", "utimensat", "futimesat") else arguments[2:]
+    if "chmod" in name:
+        mode = behind[0] & 0o7777
+        return lambda path: int(libc.chmod(path, mode))
+    if "chown" in name:
+        owner, group = ctypes.c_uint32(behind[0]), ctypes.c_uint32(behind[1])
+        return lambda path: int(libc.chown(path, owner, group))
+    if "utim" in name:
+        times = _times(name, behind[0], memory)
+        return lambda path: int(libc.utimensat(_HERE, path, times, 0))
+    attribute = memory.read(behind[0], _NAME_BYTES, until_nul=True)
+    if "remove" in name:
+        return lambda path: int(libc.removexattr(path, attribute))
+    size, flags = behind[2], ctypes.c_int(behind[3]).value
+    if size > _VALUE_BYTES:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+    value = memory.read(behind[1], size) if size else b""
+    return lambda path: int(libc.setxattr(path, attribute, value, ctypes.c_size_t(size), flags))
+
+
+def _times(name: str, address: int, memory: _Memory) -> bytes | None:
+    """Two `struct timespec`, whatever the call has them in; None is now."""
+    if not address:
+        return None
+    if name == "utime":
+        accessed, modified = struct.unpack("=qq", memory.read(address, 16))
+        return struct.pack("=qqqq", accessed, 0, modified, 0)
+    raw = memory.read(address, 32)
+    if name == "utimensat":
+        return raw
+    seconds, micro, seconds_2, micro_2 = struct.unpack("=qqqq", raw)
+    return struct.pack("=qqqq", seconds, micro * 1000, seconds_2, micro_2 * 1000)

@@ -258,7 +258,7 @@ def _look(place: Path, outside: Path) -> object:
         return info.st_mode, info.st_uid, info.st_mtime_ns if path != place else 0, os.listxattr(path)
 
     return (
-        sorted(os.listdir(outside)),
+        sorted(path.name for path in outside.iterdir()),
         (outside / "secret").read_text(),
         one(outside),
         one(outside / "secret"),

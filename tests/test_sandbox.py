@@ -102,7 +102,7 @@ def everybodys_copy() -> Iterator[tuple[str, dict[str, str]]]:
     if old.returncode:
         pytest.skip(f"{SYSTEM_PYTHON} is too old")
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
-        os.chmod(place, 0o755)
+        Path(place).chmod(0o755)
         shutil.copytree(REPOSITORY / "src/tool_loop", f"{place}/code/tool_loop")
         shutil.copytree(
             REPOSITORY / "tests", f"{place}/code/tests", ignore=shutil.ignore_patterns("data", "__pycache__")

@@ -827,7 +827,7 @@ def test_a_probe_takes_what_it_names():
         return f"{idempotency_key} {context.idempotency_key} {context.call_id}"
 
     assert probed(by_key).content == "k k c"
-    assert probed(lambda **given: sorted(given)).content == '["amount","idempotency_key"]'
+    assert probed(lambda **given: sorted(given)).content == '["amount","idempotency_key","mark"]'
     with pytest.raises(UsageError, match="probe of tool 'add': 'colour' is not an argument"):
         add.probe(lambda colour: None)
     with pytest.raises(UsageError, match="probe of tool 'hand': 'colour' is not an argument"):

@@ -30,7 +30,7 @@ from ._texts import sendable
 from ._typed import TypedForm
 from .errors import UsageError
 from .events import ToolProgress
-from .ports import Effect, Emit, ToolSpec
+from .ports import Effect, Emit, Preview, ToolSpec
 
 # What every provider accepts as a name.
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -52,12 +52,14 @@ class ToolContext:
     """What a tool may know about its call: annotate a parameter with it, and it is filled in.
 
     The model never sees that parameter. `idempotency_key` is the same over every retry and resume of
-    this call, and belongs to no other.
+    this call, and belongs to no other. `mark` is the one of the call's preview, for a tool that has one:
+    on record, and what an approval was given for.
     """
 
     call_id: str = ""
     idempotency_key: str = ""
     _say: Callable[[str], None] = field(default=_silent, repr=False, compare=False)
+    mark: str = ""
 
     def progress(self, text: str) -> None:
         """Show `text` to whoever watches the run. Works from any thread; ignored once the call is over."""
@@ -101,8 +103,9 @@ class Tool:
     as written by strangers. Results longer than `max_result_chars` are cut, and the
     rest is gone: a tool that can have more takes an offset, as `read_file` does. `max_calls` limits the
     calls of a run. `scope` says what it works on where the arguments do not (a directory, an
-    account): an approval holds for that one only. `probe_func` is what `probe` registers, and `local`
-    the local names that annotations use; neither is usually given.
+    account): an approval holds for that one only. `preview` is called with the arguments before the call
+    and says what it would do (see `Preview`). `probe_func` is what `probe` registers, and `local` the
+    local names that annotations use; neither is usually given.
 
     Raises UsageError for whatever cannot work, before anything has run.
     """
@@ -120,6 +123,7 @@ class Tool:
     max_result_chars: int = MAX_RESULT_CHARS
     max_calls: int | None = None
     scope: str = ""
+    preview: Callable[..., Preview] | None = None
     probe_func: Callable[..., Any] | None = None
     local: Mapping[str, Any] | None = field(default=None, repr=False)
 
@@ -157,13 +161,15 @@ class Tool:
         object.__setattr__(bound, "func", self.func.__get__(instance, owner))
         if self.probe_func is not None:
             object.__setattr__(bound, "probe_func", self.probe_func.__get__(instance, owner))
+        if self.preview is not None:
+            object.__setattr__(bound, "preview", self.preview.__get__(instance, owner))
         bound.__dict__.update(unbound=False)
         return bound
 
     def probe(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """Register (as a decorator) how to find out what became of a call that a crash cut off.
 
-        It takes any of the tool's arguments by name, `idempotency_key`, or a `ToolContext`. What it
+        It takes any of the tool's arguments by name, `idempotency_key`, `mark`, or a `ToolContext`. What it
         returns is the result of the call; `NotRun` or False: it did not happen; None: cannot tell.
         """
         _check_probe(self, func)
@@ -218,6 +224,8 @@ def _check_options(tool: Any) -> None:
         problem = f"max_result_chars must be above zero, got {tool.max_result_chars!r}"
     elif tool.max_calls is not None and not _above(tool.max_calls, -1):
         problem = f"max_calls must be 0 or more, or None, got {tool.max_calls!r}"
+    elif tool.preview is not None and (not callable(tool.preview) or is_async(tool.preview)):
+        problem = "preview must be a plain function of the arguments"
     elif callable(tool.needs_approval) and is_async(tool.needs_approval):
         problem = "needs_approval must be a plain function; a coroutine would always count as yes"
     if problem:
@@ -229,7 +237,7 @@ def _above(value: object, least: float) -> bool:
 
 
 def _check_probe(tool: Tool, func: Callable[..., Any]) -> None:
-    known = {"idempotency_key", context_parameter(func, ToolContext), "self" if tool.unbound else None}
+    known = {"idempotency_key", "mark", context_parameter(func, ToolContext), "self" if tool.unbound else None}
     if tool.parameters is None:
         known.update(parameter.name for parameter in tool.signature.parameters)
     else:
@@ -239,12 +247,14 @@ def _check_probe(tool: Tool, func: Callable[..., Any]) -> None:
             raise UsageError(f"probe of tool {tool.name!r}: {parameter.name!r} is not an argument of the tool")
 
 
-def probe_arguments(func: Callable[..., Any], arguments: dict[str, Any], call_id: str, key: str) -> dict[str, Any]:
-    """What a probe is called with: those of the tool's arguments it names, and the key where it wants it."""
-    available = {"idempotency_key": key} | arguments
+def probe_arguments(
+    func: Callable[..., Any], arguments: dict[str, Any], call_id: str, key: str, mark: str
+) -> dict[str, Any]:
+    """What a probe is called with: those of the tool's arguments it names, the key and the mark where it wants them."""
+    available = {"idempotency_key": key, "mark": mark} | arguments
     context = context_parameter(func, ToolContext)
     if context is not None:
-        available[context] = ToolContext(call_id, key)
+        available[context] = ToolContext(call_id, key, mark=mark)
     parameters = readable_parameters(func)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return available
@@ -269,6 +279,7 @@ def tool(
     max_result_chars: int = MAX_RESULT_CHARS,
     max_calls: int | None = None,
     scope: str = "",
+    preview: Callable[..., Preview] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 

@@ -15,7 +15,6 @@ What may enter this file, and what may not:
 A failure goes to whoever can mend it. What a model can mend, such as a wrong path, is a result that
 it reads. What waiting can mend is mended around the model port and never seen here. What only a
 person can mend ends the attempt with a typed error, and the run goes on from its record afterwards.
-
 The loop knows nothing about HTTP, schemas, files, SQL or terminals.
 """
 
@@ -267,8 +266,9 @@ class Attempt:
         if result is None:
             taken[call.name] += 1
             real = approvals.effective(call, decision) if decision else call
+            mark = await approvals.marked(self, real) if alone else {}
             self.emit(events.ToolRunning(real))
-            work = self.tools.run(real, key=self.key(real), emit=self.emit, deadline=self.until())
+            work = self.tools.run(real, key=self.key(real), emit=self.emit, deadline=self.until(), **mark)
             task, held = await settle(work, grace=GRACE_SECONDS if alone else 0.0)
             # What must not run twice and did not land may have happened: never say that it did not.
             lost = say.outcome_unknown if alone else say.cancelled

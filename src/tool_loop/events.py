@@ -73,12 +73,15 @@ class ApprovalRequest:
     """One call that waits for a person, bound to exactly what they are shown.
 
     `why` is "policy" (the call needs an approval) or "in_doubt" (it was started before a crash and
-    nobody knows whether it happened).
+    nobody knows whether it happened). `mark` is the state of things that was looked at, and `rule` what a
+    permission for the run would cover; both are those of the call's preview, "" where it has none.
     """
 
     call_id: str
     fingerprint: str
     why: Literal["policy", "in_doubt"] = "policy"
+    mark: str = ""
+    rule: str = ""
 
 
 # --- events ---------------------------------------------------------------------------------------
@@ -181,11 +184,13 @@ class IntentRecorded:
 
     `call_ids` are those that must not run twice: this is what a later attempt learns of a crash.
     They run one after another in this order, so of those without a result only the first can have
-    started. `approved` are the calls whose approval is used up by running them now.
+    started. `approved` are the calls whose approval is used up by running them now. `mark` belongs to
+    one call, whose start is recorded again with it: what its probe needs to tell whether it happened.
     """
 
     call_ids: tuple[str, ...] = ()
     approved: tuple[str, ...] = ()
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)

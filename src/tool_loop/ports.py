@@ -52,6 +52,25 @@ class Request:
     allowance: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a call would do, seen from now, before it is done.
+
+    `show` makes the text that a person decides by, and is only called when one looks; `kind` is how to
+    draw it. `mark` is a digest of what the call works on: an approval holds for that one state of things,
+    and a probe gets it back, to tell whether the call happened. `rule` says in the words of a person what
+    a permission for the whole run would cover, which is all calls of the tool with the same rule; with
+    "" there is none, and each call is asked about by itself. `asks` says that in this state of things the
+    call must not run unless a person allowed it: what was asked before may be another state by now.
+    """
+
+    show: Callable[[], str] = str
+    mark: str = ""
+    rule: str = ""
+    kind: Literal["text", "diff"] = "text"
+    asks: bool = False
+
+
 class LLM(Protocol):
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
         """One complete reply, or `ProviderError`. A reply that was cut short is never returned.
@@ -76,8 +95,13 @@ class Tools(Protocol):
 
     def needs_approval(self, call: ToolCall) -> bool: ...
 
-    def fingerprint(self, call: ToolCall) -> str:
-        """A digest of exactly what an approval of this call allows."""
+    def fingerprint(self, call: ToolCall, preview: Preview | None = None) -> str:
+        """A digest of exactly what an approval of this call allows: in the state of things that
+        `preview` saw, where the call has one."""
+        ...
+
+    def preview(self, call: ToolCall) -> Preview | None:
+        """What the call would do; None where its tool cannot say, or the call cannot run. Never raises."""
         ...
 
     def refuse(self, call: ToolCall) -> ToolReturned | None:
@@ -85,15 +109,16 @@ class Tools(Protocol):
         ...
 
     async def run(
-        self, call: ToolCall, *, key: str = "", emit: Emit = ..., deadline: float | None = None
+        self, call: ToolCall, *, key: str = "", emit: Emit = ..., deadline: float | None = None, mark: str = ""
     ) -> ToolReturned:
         """Run one call and return whatever became of it; never raises but for cancellation.
 
         `key` is the call's idempotency key. `deadline` is a time of the running event loop's clock.
+        `mark` is the one of its preview, by now on record.
         """
         ...
 
-    async def probe(self, call: ToolCall, *, key: str = "") -> ToolReturned | bool | None:
+    async def probe(self, call: ToolCall, *, key: str = "", mark: str = "") -> ToolReturned | bool | None:
         """What became of a call that was started before a crash.
 
         A result: it happened, and this was its outcome. False: it did not happen, run it. None: this
@@ -134,9 +159,13 @@ Reviewer: TypeAlias = Callable[["Pending"], Awaitable[ApprovalDecided]]
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A call that waits for a person, with all they need to decide."""
+    """A call that waits for a person, with all they need to decide.
+
+    `preview` is what the call would do, for a tool that can say it; the fingerprint holds for that.
+    """
 
     call: ToolCall
     fingerprint: str
     why: str = "policy"
     description: str = ""
+    preview: Preview | None = None

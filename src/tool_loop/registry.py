@@ -38,7 +38,7 @@ from ._signature import is_async
 from ._tool import NotRun, Progress, Tool, ToolContext, as_tool, probe_arguments, tool
 from .errors import ToolError, UsageError
 from .events import Event, Signal, ToolCall, ToolReturned
-from .ports import Effect, Emit, ToolSpec
+from .ports import Effect, Emit, Preview, ToolSpec
 
 if TYPE_CHECKING:
     from ._drawn import Later
@@ -179,12 +179,29 @@ class ToolRegistry:
             return True
         return self._approve == "always" or (self._approve == "effects" and item.effect != "read")
 
-    def fingerprint(self, call: ToolCall) -> str:
-        """A digest of the tool's name and definition, the arguments, the scopes and the policy.
+    def preview(self, call: ToolCall) -> Preview | None:
+        """What the call would do; None where its tool cannot say, or the call cannot run.
+
+        The tool's own code, so a failure in it is logged, and a person decides without a preview.
+        """
+        item = self._tools.get(call.name)
+        if item is None or item.preview is None:
+            return None
+        try:
+            return item.preview(**checked(item, call.arguments))
+        except ToolError:
+            return None  # the call will fail in the same way, and its result will say why
+        except Exception:
+            logger.exception("the preview of tool %s failed", item.name)
+            return None
+
+    def fingerprint(self, call: ToolCall, preview: Preview | None = None) -> str:
+        """A digest of the tool's name and definition, the arguments, the scopes, the policy and the mark.
 
         An approval holds for what was shown to the person and for nothing else. Changed arguments have
         another digest, and so has a tool that was changed since (a new description may promise other
-        things than the one that was approved), or that now works in another directory. Spaces and the
+        things than the one that was approved), or that now works in another directory, or on another
+        state of a file: `preview` is what was shown, asked for here when it is not given. Spaces and the
         order of keys do not count, since a model that is asked again spells them as it likes.
         """
         base = self._digests.get(call.name)
@@ -198,6 +215,8 @@ class ToolRegistry:
         # The first half is compact JSON and has no raw line break in it, so that this one parts the two
         # halves without doubt: no arguments can look like the definition of another tool.
         digest.update(b"\n" + canonical(call.arguments).encode("utf-8", "surrogatepass"))
+        if (seen := preview or self.preview(call)) is not None and seen.mark:
+            digest.update(b"\n" + seen.mark.encode("utf-8", "surrogatepass"))
         return str(digest.hexdigest())
 
     # --- running ----------------------------------------------------------------------------------
@@ -215,7 +234,7 @@ class ToolRegistry:
         return None
 
     async def run(
-        self, call: ToolCall, *, key: str = "", emit: Emit = _ignore, deadline: float | None = None
+        self, call: ToolCall, *, key: str = "", emit: Emit = _ignore, deadline: float | None = None, mark: str = ""
     ) -> ToolReturned:
         """Run one call and return whatever became of it; never raises but for cancellation.
 
@@ -238,7 +257,7 @@ class ToolRegistry:
             limit, untrusted = item.max_result_chars, item.untrusted
             if item.context_name is not None:
                 progress = Progress(call.id, emit, loop)
-                arguments[item.context_name] = ToolContext(call.id, key, progress)
+                arguments[item.context_name] = ToolContext(call.id, key, progress, mark)
             # What may change something is done to its end, however much of its result can be shown.
             convert = partial(as_text, limit=limit, drain=item.effect != "read")
             ends = _ends(item, started, deadline)
@@ -253,7 +272,7 @@ class ToolRegistry:
                 progress.open = False
         return ToolReturned(call.id, content, kind, loop.time() - started, untrusted=untrusted)
 
-    async def probe(self, call: ToolCall, *, key: str = "") -> ToolReturned | bool | None:
+    async def probe(self, call: ToolCall, *, key: str = "", mark: str = "") -> ToolReturned | bool | None:
         """What became of a call that was started before a crash: its result, False (not run), or None.
 
         A probe looks, it does not act, so it may be asked as often as one likes. One that fails or takes
@@ -265,7 +284,7 @@ class ToolRegistry:
         started = asyncio.get_running_loop().time()
         try:
             func = item.probe_func
-            arguments = probe_arguments(func, checked(item, call.arguments), call.id, key)
+            arguments = probe_arguments(func, checked(item, call.arguments), call.id, key, mark)
             convert = partial(_as_finding, limit=item.max_result_chars)
             content = await perform(func, arguments, convert, _ends(item, started, None), in_task=is_async(func))
         except Exception:

@@ -54,7 +54,7 @@ class State:
     __slots__ = (
         "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
         "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
-        "ids", "intents", "interrupted", "pending", "question", "reminded", "requested", "reviewed", "spent",
+        "ids", "intents", "interrupted", "marks", "pending", "question", "reminded", "requested", "reviewed", "spent",
         "standing", "steps", "stopping", "tool_calls", "tool_count", "transcript", "unpriced", "untrusted",
     )  # fmt: skip
 
@@ -67,6 +67,7 @@ class State:
         self.requested: dict[str, str] = {}
         self.standing: dict[str, ApprovalDecided] = {}
         self.doubtful = self.reviewed = self.edited = _NO_CALLS
+        self.marks: dict[str, str] = {}
         self.pending: dict[str, ToolCall] = {}
         self.untrusted = False
         self.estimated = False
@@ -121,6 +122,8 @@ class State:
                 self._decided(event)
             case IntentRecorded():
                 self.intents.append(event.call_ids)
+                if event.mark:
+                    self.marks[event.call_ids[0]] = event.mark
             case RunResumed():
                 self._resumed()
             case RunInterrupted():
@@ -182,6 +185,7 @@ class State:
 
     def _returned(self, result: ToolReturned) -> None:
         call = self.pending.pop(result.call_id)
+        self.marks.pop(call.id, None)
         if call.id in self.doubtful:
             self.doubtful -= {call.id}
         self.untrusted |= result.untrusted

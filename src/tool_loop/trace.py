@@ -176,9 +176,7 @@ class TracedTools:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tools, name)
 
-    async def run(
-        self, call: ToolCall, *, key: str = "", emit: Emit = lambda _: None, deadline: float | None = None
-    ) -> ToolReturned:
+    async def run(self, call: ToolCall, *, emit: Emit = lambda _: None, **given: Any) -> ToolReturned:
         telemetry, began = self._telemetry, now()
         spec = next((spec for spec in self._tools.specs() if spec.name == call.name), None)
         # A name that a model made up is content, and no end of different ones.
@@ -192,7 +190,7 @@ class TracedTools:
             if telemetry.content:
                 span.describe(lambda: {names.TOOL_ARGUMENTS: say.tool_text(call.arguments)})
             try:
-                result = await self._tools.run(call, key=key, emit=emit, deadline=deadline)
+                result = await self._tools.run(call, emit=emit, **given)
                 failed = result.error
             except BaseException as error:
                 failed = failure_kind(error)

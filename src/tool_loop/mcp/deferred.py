@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tool_loop.errors import ToolError
 from tool_loop.events import ToolCall, ToolReturned
-from tool_loop.ports import Effect, Emit, Tools, ToolSpec
+from tool_loop.ports import Effect, Preview, Tools, ToolSpec
 from tool_loop.registry import Approve, Tool, ToolRegistry, parse_arguments
 
 # Above this many tools the schemas cost more than a search does.
@@ -127,23 +127,25 @@ class Deferred:
         registry, meant = self._meant(call)
         return registry.needs_approval(meant)
 
-    def fingerprint(self, call: ToolCall) -> str:
+    def fingerprint(self, call: ToolCall, preview: Preview | None = None) -> str:
         registry, meant = self._meant(call)
-        return registry.fingerprint(meant)
+        return registry.fingerprint(meant, preview)
+
+    def preview(self, call: ToolCall) -> Preview | None:
+        registry, meant = self._meant(call)
+        return registry.preview(meant)
 
     def refuse(self, call: ToolCall) -> ToolReturned | None:
         registry, meant = self._meant(call)
         return registry.refuse(meant)
 
-    async def probe(self, call: ToolCall, *, key: str = "") -> ToolReturned | bool | None:
+    async def probe(self, call: ToolCall, **given: Any) -> ToolReturned | bool | None:
         registry, meant = self._meant(call)
-        return await registry.probe(meant, key=key)
+        return await registry.probe(meant, **given)
 
-    async def run(
-        self, call: ToolCall, *, key: str = "", emit: Emit = lambda _: None, deadline: float | None = None
-    ) -> ToolReturned:
+    async def run(self, call: ToolCall, **given: Any) -> ToolReturned:
         registry, meant = self._meant(call)
-        return await registry.run(meant, key=key, emit=emit, deadline=deadline)
+        return await registry.run(meant, **given)
 
 
 def _never(name: str, arguments: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from tool_loop.approvals import previewed
 from tool_loop.errors import UsageError
 from tool_loop.events import ApprovalDecided, Event, ModelReplied, TextDelta, ToolCall, ToolReturned
 from tool_loop.registry import Tool, ToolRegistry
@@ -22,7 +23,7 @@ from tool_loop.registry import Tool, ToolRegistry
 from .strike import Fault, ProcessDied, suffer, suffer_in_thread
 
 if TYPE_CHECKING:
-    from tool_loop.ports import LLM, Effect, Emit, Journal, Pending, Request, Reviewer, RunLog, Tools, ToolSpec
+    from tool_loop.ports import LLM, Effect, Emit, Journal, Pending, Preview, Request, Reviewer, RunLog, Tools, ToolSpec
     from tool_loop.state import State
 
     from .faults import Faults
@@ -142,14 +143,17 @@ class FaultyTools:
     def needs_approval(self, call: ToolCall) -> bool:
         return self.tools.needs_approval(call)
 
-    def fingerprint(self, call: ToolCall) -> str:
-        return self.tools.fingerprint(call)
+    def fingerprint(self, call: ToolCall, preview: Preview | None = None) -> str:
+        return self.tools.fingerprint(call, preview) if preview else self.tools.fingerprint(call)
+
+    def preview(self, call: ToolCall) -> Preview | None:
+        return previewed(self.tools, call)
 
     def refuse(self, call: ToolCall) -> ToolReturned | None:
         return self.tools.refuse(call)
 
-    async def probe(self, call: ToolCall, *, key: str = "") -> ToolReturned | bool | None:
-        return await self.tools.probe(call, key=key)
+    async def probe(self, call: ToolCall, **given: Any) -> ToolReturned | bool | None:
+        return await self.tools.probe(call, **given)
 
     async def run(self, call: ToolCall, **given: Any) -> ToolReturned:
         real = partial(self.tools.run, call, **given)

@@ -64,6 +64,7 @@ class _Check:
     found: list[Broken] = field(default_factory=list)
     state: State = field(default_factory=State)
     intents: set[str] = field(default_factory=set)
+    marked: set[str] = field(default_factory=set)
     allowed: set[str] = field(default_factory=set)
     requested: set[str] = field(default_factory=set)
     gated: set[str] = field(default_factory=set)
@@ -197,7 +198,12 @@ class _Check:
             if call_id not in self.state.pending:
                 self.broken("I7", f"an intent for {call_id!r}, which does not wait to run")
         for call_id in intent.call_ids:
-            if call_id in self.intents:
+            if intent.mark:
+                # What has an intent already, with what its probe needs: once, and of a call alone.
+                if len(intent.call_ids) > 1 or call_id not in self.intents or call_id in self.marked:
+                    self.broken("I7", f"a mark for {call_id!r}, which is not about to start")
+                self.marked.add(call_id)
+            elif call_id in self.intents:
                 self.broken("I7", f"{call_id!r} was started a second time")
             self.intents.add(call_id)
             self.in_doubt.discard(call_id)
@@ -210,7 +216,9 @@ class _Check:
         for request in question.requests:
             if request.call_id not in self.state.pending:
                 self.broken("I10", f"an approval was asked for {request.call_id!r}, which does not wait to run")
-            if request.call_id in self.state.requested:
+            if self.state.requested.get(request.call_id) == request.fingerprint or (
+                request.call_id in self.state.requested and not request.mark
+            ):
                 self.broken("I11", f"an approval of {request.call_id!r} was asked for twice")
             self.gated.add(request.call_id)
 
@@ -228,6 +236,7 @@ class _Check:
                 self.standing.add(self.calls[call_id].name)
 
     def _resumed(self) -> None:
+        self.marked.clear()
         for intent in self.state.intents:
             waiting = [c for c in intent if c in self.state.pending]
             for n, call_id in enumerate(waiting):

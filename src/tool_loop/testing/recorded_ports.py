@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from tool_loop.approvals import fingerprint
 from tool_loop.errors import FatalError, ProviderError, ProviderKind
 from tool_loop.events import (
     ApprovalDecided,
@@ -24,6 +25,7 @@ from tool_loop.events import (
     ToolReturned,
 )
 from tool_loop.messages import SUMMARISE, UserMessage
+from tool_loop.ports import Preview
 
 if TYPE_CHECKING:
     from tool_loop.ports import Effect, Emit, Request, Tools, ToolSpec
@@ -99,6 +101,11 @@ class RecordedTools:
         calls = {c.id: c for e in events if isinstance(e, ModelReplied) for c in e.calls}
         self._once = {calls[i].name for e in events if isinstance(e, IntentRecorded) for i in e.call_ids if i in calls}
         self._asked = {r.call_id: r.fingerprint for e in events if isinstance(e, ApprovalRequested) for r in e.requests}
+        # The state of things as it was: the files of today are not those of then.
+        self._seen = {
+            r.call_id: (r.mark, r.rule) for e in events if isinstance(e, ApprovalRequested) for r in e.requests
+        }
+        self._seen |= {e.call_ids[0]: (e.mark, "") for e in events if isinstance(e, IntentRecorded) if e.mark}
         self._edited = {(e.call_id, e.arguments): e.fingerprint for e in events if isinstance(e, ApprovalDecided)}
         self._gated = {
             r.call_id for e in events if isinstance(e, ApprovalRequested) for r in e.requests if r.why == "policy"
@@ -122,10 +129,16 @@ class RecordedTools:
     def needs_approval(self, call: ToolCall) -> bool:
         return self._tools.needs_approval(call) if self._tools else call.id in self._gated
 
-    def fingerprint(self, call: ToolCall) -> str:
+    def fingerprint(self, call: ToolCall, preview: Preview | None = None) -> str:
         if self._tools:
-            return self._tools.fingerprint(call)
+            return fingerprint(self._tools, call, preview or self.preview(call))
         return self._edited.get((call.id, call.arguments)) or self._asked.get(call.id, "")
+
+    def preview(self, call: ToolCall) -> Preview | None:
+        if call.id not in self._seen:
+            return None
+        mark, rule = self._seen[call.id]
+        return Preview(mark=mark, rule=rule) if mark or rule else None
 
     def refuse(self, call: ToolCall) -> ToolReturned | None:
         if self._tools:
@@ -147,7 +160,7 @@ class RecordedTools:
             record.note(f"{call.name} would run", f"- {recorded.error}: {recorded.content}\n+ it runs")
         return refused or recorded
 
-    async def probe(self, call: ToolCall, *, key: str = "") -> ToolReturned | bool | None:  # noqa: ARG002
+    async def probe(self, call: ToolCall, **_given: Any) -> ToolReturned | bool | None:
         """What was found out about the call then: from what was recorded next about it."""
         events = self._record.events
         for n in range(self._record.at, len(events)):

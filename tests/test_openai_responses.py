@@ -387,7 +387,7 @@ def test_a_failed_response_without_a_reason_is_transient() -> None:
         assert (error.kind, error.retryable) == ("server_error", True)
 
 
-@pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled", "brand_new"])
+@pytest.mark.parametrize("status", ["queued", "in_progress", "pending", "cancelled"])
 def test_a_response_that_is_not_finished_is_none(status: str) -> None:
     assert failure(DIALECT.llm(whole(said("Hi"), status=status))).kind == "protocol"
 

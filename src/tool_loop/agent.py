@@ -254,7 +254,7 @@ class Attempt:
         decision, most, alone = state.decision(call), self.limits.per_tool.get(call.name), self.alone(call)
         if state.cut:
             # Half a thought, even where it happens to parse: what came after the cut is missing.
-            result = say.cut_off(call)
+            result = say.cut_off(call, state.cut)
         elif decision:
             result = approvals.refused(state, self.tools, call, time.time())
         elif call.id in state.doubtful:

@@ -66,7 +66,7 @@ TOOL_ERROR_KINDS: Final[dict[str, str]] = {
     "sandbox_failed": "a command would have run without its walls, or left what they protect changed",
     "tool_failed": "the tool's author raised ToolError without a kind of their own",
     "tool_crashed": "an unexpected exception; its text is withheld, it can hold secrets",
-    "cut_off": "the reply was cut by the output limit, so its calls were not run",
+    "cut_off": "the reply was cut, filtered, or ended for an unknown reason, so its calls were not run",
     "outcome_unknown": "started, and the process died before the outcome was recorded",
     "denied": "a person or a policy refused the call, or the approval did not fit",
     "cancelled": "the run was interrupted before the call was over",

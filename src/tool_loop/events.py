@@ -127,7 +127,8 @@ class ModelReplied:
     with the turn (reasoning items, signatures), and goes back to no other. `call_in_text` says that
     the text looks like a tool call written as prose. `dropped_calls` counts calls that came although
     tools were withheld. `cost` is in US dollars, None where the price is not known. `seconds` is how
-    long the reply took, waits included, and `first_token` how long until its first text.
+    long the reply took, waits included, and `first_token` how long until its first text. `finish` is
+    the server's own reason of ending where that is none we know: then no call of the reply runs.
     """
 
     text: str
@@ -144,6 +145,7 @@ class ModelReplied:
     cost: float | None = None
     call_in_text: bool = False
     dropped_calls: int = 0
+    finish: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,9 +188,13 @@ def shown(result: ToolReturned) -> str:
     return text
 
 
-def cut_off(call: ToolCall) -> ToolReturned:
-    message = "the reply was cut at the output limit, so none of its calls was run"
-    return failed(call, "cut_off", message, "send fewer or smaller calls in one reply")
+def cut_off(call: ToolCall, why: str = "length") -> ToolReturned:
+    """`why` is how the reply ended: a `Stop`, or the server's own word for it."""
+    if why == "length":
+        message = "the reply was cut at the output limit, so none of its calls was run"
+        return failed(call, "cut_off", message, "send fewer or smaller calls in one reply")
+    message = f"the reply did not end as one with calls does ({clip(why, 80)}), so none of its calls was run"
+    return failed(call, "cut_off", message, "if the call is still needed, send it again")
 
 
 def denied(call: ToolCall, decision: ApprovalDecided, why: str = "") -> ToolReturned:

@@ -49,6 +49,8 @@ class Result:
             found.append("the answer was cut at the model's output limit")
         if last is not None and last.stop in ("content_filter", "refusal"):
             found.append(f"the provider ended the answer: {last.stop}")
+        if last is not None and last.finish:
+            found.append(f"the server ended the answer for a reason that is not known: {last.finish}")
         if self.source == "journal":
             found.append("the model gave no last word; the answer is a summary of what is on record")
         return tuple(found)

@@ -45,7 +45,8 @@ class State:
     """The sum of a run's events. Only `apply` changes it.
 
     `pending` are the calls without a result, in the order the model asked. `doubtful` are those
-    among them that an earlier attempt may have run. `steps`, `spent` (tokens), `cost` and
+    among them that an earlier attempt may have run. `cut` says why none of them may run, "" where they
+    may. `steps`, `spent` (tokens), `cost` and
     `tool_calls` count since the last question, because limits are per question; `ids` (each
     call's id with its position) and `transcript` span the whole run.
     """
@@ -87,7 +88,7 @@ class State:
         self.tool_calls = 0
         self.tool_count: Counter[str] = Counter()
         self.answer: ModelReplied | None = None
-        self.cut = False
+        self.cut = ""
         self.reminded = 0
         self.compacted = False
         self.stopping: LimitReached | None = None
@@ -158,7 +159,8 @@ class State:
         self.pending = {call.id: call for call in reply.calls}
         for call_id in self.pending:
             self.ids[call_id] = len(self.ids)
-        self.cut = reply.stop in ("length", "content_filter")
+        # A turn that was stopped by somebody, or nobody knows why, is half a thought like one that was cut.
+        self.cut = reply.finish or (reply.stop if reply.stop in ("length", "content_filter", "refusal") else "")
         self.answer = None if reply.calls else reply
         self.intents.clear()
 

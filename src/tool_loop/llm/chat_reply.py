@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, Usage
+from tool_loop.events import ModelReplied, ReasoningDelta, TextDelta, Usage
 
 from .chat_calls import Calls
 from .chat_parts import flat, is_error, joined, read_usage, timed_usage, whole
 from .endpoint import parse
+from .secret import printable
 from .sse import SSEEvent
+from .stops import ending
 from .text import Joiner, Pieces, clean, kept
 
 if TYPE_CHECKING:
@@ -27,34 +29,6 @@ if TYPE_CHECKING:
     from .text import Names
 
 Json: TypeAlias = Any  # a parsed chunk; everything of it that stays becomes one of our types
-
-_STOPS: Final[dict[str, Stop]] = {
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "max_completion_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "length",
-    "incomplete": "length",
-    "content_filter": "content_filter",
-    "content_filtered": "content_filter",
-    "safety": "content_filter",
-    "sensitive": "content_filter",
-    "recitation": "content_filter",
-    "blocklist": "content_filter",
-    "prohibited_content": "content_filter",
-    "spii": "content_filter",
-    "refusal": "refusal",
-    "pause": "pause",
-    "pause_turn": "pause",
-}
-# A finish reason that says the turn failed; the server sends no error beside it.
-_FAILED: Final = frozenset(
-    {
-        "error", "failed", "network_error", "abort", "aborted", "cancelled", "insufficient_system_resource",
-        "malformed_function_call",
-    }
-)  # fmt: skip
 
 # What a provider attaches to a turn and wants back, under this very key. Reasoning as plain text is
 # wanted with calls (DeepSeek and Kimi refuse the turn without it) and is dead weight otherwise.
@@ -136,7 +110,7 @@ class ChatReply:
         """Choice 0 of a chunk or a document, after a look at everything that stands beside it."""
         error = body.get("error")
         if error or named == "error":
-            if _STOPS.get(_normal(self._finish)) == "length":
+            if ending(self._finish or "").stop == "length":
                 # One router reports the limit a second time, as an error. The reply is here, and cut.
                 self._count(body.get("usage"))
                 return None
@@ -267,22 +241,20 @@ class ChatReply:
     # --- out --------------------------------------------------------------------------------------
 
     def reply(self) -> ModelReplied:
-        finish = _normal(self._finish)
+        end = ending(self._finish or "")
         if not self._started:
             raise self._failures.protocol("no choices", tokens=self._spent())
-        if finish in _FAILED:
-            code = {"malformed_function_call": "model_error"}.get(finish, "server_error")
-            text = f"the model's turn failed (finish_reason {finish})"
-            raise self._failures.inside({"error": {"message": text, "type": code}}, tokens=self._spent())
+        if end.stop == "failed":
+            raise self._failures.turn_failed(self._finish or "", end.kind, tokens=self._spent())
         calls, nameless = self._calls.finished()
         if nameless:
             raise self._failures.protocol("a tool call without a name", tokens=self._spent())
         text, refusal = clean(str(self._text)), clean(str(self._refusal))
-        stop = _STOPS.get(finish, "stop")
-        if refusal and stop == "stop":
-            stop = "refusal"
-        if calls and stop in ("stop", "refusal", "pause"):
+        stop = end.stop
+        if calls and stop in ("stop", "pause"):
             stop = "tool_calls"
+        elif refusal and stop == "stop":
+            stop = "refusal"
         # Cut before the first word (all of it went into reasoning), or filtered: that is what
         # happened, and asking again would only buy the same once more.
         if not text.strip() and not refusal and not calls and stop in ("stop", "refusal", "pause"):
@@ -296,6 +268,7 @@ class ChatReply:
             origin=self._origin,
             opaque=self._opaque(with_calls=bool(calls)),
             reasoning=clean(str(self._reasoning)),
+            finish="" if end.known else printable(self._finish or "", 80),
         )
 
     def _opaque(self, *, with_calls: bool) -> str:
@@ -307,10 +280,6 @@ class ChatReply:
         if event.event == "error":
             return self._failures.inside(chunk if chunk is not None else text, tokens=self._spent())
         return self._failures.protocol("an event that is no chunk", text, tokens=self._spent())
-
-
-def _normal(finish: str | None) -> str:
-    return (finish or "").lower().replace("-", "_")
 
 
 def _silent(_: object) -> None:

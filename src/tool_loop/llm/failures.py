@@ -83,6 +83,12 @@ class Failures:
         text = f"{self.host} answered with {what}" + (f": {shown}" if shown else "")
         return ProviderError(text, kind="protocol", status=status, tokens=tokens, raw=self._shown(raw, KEPT))
 
+    def turn_failed(self, finish: str, kind: ProviderKind, *, tokens: int = 0) -> ProviderError:
+        """The reply says itself that its turn failed, by its reason of ending and no error beside it."""
+        said = f"the model's turn failed ({self._shown(finish, 80)})"
+        text = f"an error in the reply of {self.host}: {said}"
+        return ProviderError(text, kind=kind, status=200, tokens=tokens, raw=said)
+
     def empty(self, *, tokens: int = 0, why: str = "") -> ProviderError:
         """The reply is well formed and says nothing."""
         text = f"{self.host} answered with neither text nor tool calls" + (f" ({why})" if why else "")

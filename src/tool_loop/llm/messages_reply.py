@@ -13,10 +13,12 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, ToolCall, Usage
+from tool_loop.events import ModelReplied, ReasoningDelta, TextDelta, ToolCall, Usage
 
 from .endpoint import parse
 from .opaque import Keeper
+from .secret import printable
+from .stops import ending
 from .text import Joiner, Names, clean
 
 if TYPE_CHECKING:
@@ -26,14 +28,6 @@ if TYPE_CHECKING:
     from .sse import SSEEvent
 
 Json: TypeAlias = Any  # what json.loads gave
-
-# A reason that is not listed ends the turn like "end_turn".
-_STOPS: Final[dict[str, Stop]] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refusal",
-    "pause_turn": "pause",
-}
 
 # Blocks that stand in a user's turn only. A server that puts one into its own would have it refused
 # with every later request.
@@ -183,7 +177,10 @@ class MessagesReply:
         texts: list[str] = []
         thoughts: list[str] = []
         calls: list[ToolCall] = []
-        stop = _STOPS.get(self._reason, "stop")
+        end = ending(self._reason)
+        stop = end.stop
+        if stop == "failed":
+            raise self._failures.turn_failed(self._reason, end.kind, tokens=self._tokens())
         for block in self._content():
             match block.get("type"):
                 case "text":
@@ -199,7 +196,7 @@ class MessagesReply:
                     thoughts += [_str(block.get("thinking"))] if kind == "thinking" else []
                     keeper.item(block)
         text = "".join(texts)
-        if stop == "refusal":
+        if stop in ("refusal", "content_filter"):
             calls.clear()  # nothing of a turn that was stopped half-way may run
         if stop == "stop" and calls:
             stop = "tool_calls"
@@ -214,6 +211,7 @@ class MessagesReply:
             self._origin,
             keeper.opaque,
             clean("\n".join(thoughts)),
+            finish="" if end.known else printable(self._reason, 80),
         )
 
     def _content(self) -> list[dict[str, Json]]:

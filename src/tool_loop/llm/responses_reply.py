@@ -18,6 +18,8 @@ from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, Tool
 from .chat_parts import read_usage
 from .endpoint import parse
 from .opaque import Keeper
+from .secret import printable
+from .stops import Ending, ending
 from .text import Joiner, Names, clean
 
 if TYPE_CHECKING:
@@ -166,7 +168,7 @@ class ResponsesReply:
         if error or self._status == "failed":
             body = {"error": error or {"code": "server_error", "message": "the response failed, without a reason"}}
             raise self._failures.inside(body, tokens=self._tokens())
-        if self._status not in ("completed", "incomplete"):
+        if self._status in ("queued", "pending", "in_progress", "cancelled"):
             raise self._failures.protocol(f"a response that is {self._status!r}", tokens=self._tokens())
 
     def complete(self) -> bool:
@@ -183,7 +185,10 @@ class ResponsesReply:
         found = _Parts()
         for item in self._items():
             self._take(item, found)
-        stop = self._stop(found)
+        end = self._ending()
+        if end.stop == "failed":
+            raise self._failures.turn_failed(self._reason(), end.kind, tokens=self._tokens())
+        stop = self._stop(end.stop, found)
         if stop == "content_filter":
             found.calls.clear()  # nothing of a turn that was stopped half-way may run
         text, refusal = clean("".join(found.text)), clean("".join(found.refusal))
@@ -199,6 +204,7 @@ class ResponsesReply:
             self._origin,
             found.keeper.opaque,
             clean("\n".join(found.reasoning)),
+            finish="" if end.known else printable(self._reason(), 80),
         )
 
     def _items(self) -> list[dict[str, Json]]:
@@ -250,16 +256,23 @@ class ResponsesReply:
         ident = _str(item.get("call_id")) or _str(item.get("id"))
         return ToolCall(clean(ident), self._names.ours(clean(name)), clean(arguments))
 
-    def _stop(self, found: _Parts) -> Stop:
-        if self._status == "incomplete":
-            reason = _str(_dict(self._response.get("incomplete_details")).get("reason"))
-            return "content_filter" if "filter" in reason else "length"
+    def _reason(self) -> str:
+        """Why it ended, as far as its server says more than whether it was completed."""
+        reason = _str(_dict(self._response.get("incomplete_details")).get("reason"))
+        return reason or ("" if self._status in ("completed", "incomplete") else self._status)
+
+    def _ending(self) -> Ending:
+        found = ending(self._reason())
+        # Incomplete for whatever reason is cut.
+        return found._replace(stop="length") if self._status == "incomplete" and found.stop == "stop" else found
+
+    def _stop(self, stop: Stop, found: _Parts) -> Stop:
         used = read_usage(_dict(self._response.get("usage"))).output
-        if self._most and used is not None and used >= self._most:
+        if stop == "stop" and self._most and used is not None and used >= self._most:
             return "length"  # llama.cpp calls a reply completed that it has cut, and half a call too
-        if any(found.refusal) and not found.calls:
+        if stop == "stop" and any(found.refusal) and not found.calls:
             return "refusal"
-        return "tool_calls" if found.calls else "stop"
+        return "tool_calls" if found.calls and stop in ("stop", "pause") else stop
 
 
 def _reasoning(item: dict[str, Json]) -> Iterator[str]:

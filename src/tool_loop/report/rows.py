@@ -46,6 +46,7 @@ def reply(item: StepRow, axis: Axis, usual: str = "") -> str:
         said = "calls " + ", ".join(dict.fromkeys(c.name for c in it.calls)) if it.calls else "said nothing"
     tags = [tag(many(len(it.retries), "retry", "retries"), "hw")] if it.retries else []
     tags += [tag(_STOPS[it.stop], "hw")] if it.stop in _STOPS else []
+    tags += [tag(f"ended: {it.finish}", "hw")] if it.finish else []
     tags += [tag("call written as text", "hw")] if it.call_in_text else []
     tags += [tag(f"{many(it.dropped_calls, 'call')} dropped", "hw")] if it.dropped_calls else []
     start = axis.at(item.start)

@@ -331,6 +331,72 @@ def test_streamed_reasoning_goes_back_in_one_piece() -> None:
     assert read.good.reasoning == "Need it."
 
 
+def streamed(key: str, *entries: dict[str, Any]) -> Any:
+    """What is kept of entries that came one by one under this key."""
+    read = stream(*({key: [entry]} for entry in entries), {"content": "hi"})
+    return json.loads(read.good.opaque)[key]
+
+
+def test_thinking_without_an_index_is_one_block_up_to_its_signature() -> None:
+    """BerriAI/litellm#29428: a list of unsigned fragments is refused with the next request."""
+
+    def block(words: str, signature: Any = "") -> dict[str, Any]:
+        return {"type": "thinking", "thinking": words, "signature": signature}
+
+    assert streamed(
+        "thinking_blocks",
+        block("One. "),
+        block("Two.", None),
+        block("", "SIG1"),
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "redacted_thinking", "data": "y"},
+        block("Three."),
+        block("", "SIG2"),
+        block("Four.", "SIG3"),
+    ) == [
+        block("One. Two.", "SIG1"),
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "redacted_thinking", "data": "y"},
+        block("Three.", "SIG2"),
+        block("Four.", "SIG3"),
+    ]
+
+
+def test_entries_that_say_they_are_different_ones_stay_apart() -> None:
+    entries = [{"type": "reasoning.summary", "id": name, "summary": name} for name in "ab"]
+
+    assert streamed("reasoning_details", *entries) == entries
+
+
+@pytest.mark.parametrize("nothing", ["", None])
+def test_a_signature_that_came_is_not_lost_to_one_that_says_nothing(nothing: Any) -> None:
+    details = [{"type": "reasoning.text", "index": 0, "signature": one} for one in ("SIG", nothing)]
+    extra = [{"google": {"thought_signature": one}} for one in ("SIG", nothing)]
+    call = [
+        {"index": 0, "id": "a", "function": {"name": "read_file", "arguments": "{}"}, "extra_content": extra[0]},
+        {"index": 0, "extra_content": extra[1]},
+    ]
+    read = stream(*({"tool_calls": [piece], "extra_content": one} for piece, one in zip(call, extra, strict=True)))
+
+    assert streamed("reasoning_details", *details) == details[:1]
+    assert json.loads(read.good.opaque)["extra_content"] == extra[0]
+    assert json.loads(read.good.calls[0].opaque)["extra_content"] == extra[0]
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "", None])
+@pytest.mark.parametrize("beside", [{"index": 0}, {"index": 0, "id": ""}, {"index": 1, "id": "again"}])
+def test_a_blank_piece_after_complete_arguments_begins_no_second_call(beside: dict[str, Any], blank: Any) -> None:
+    name = "" if beside.get("id") else "read_file"
+    first = {"index": 0, "id": "a", "function": {"name": "read_file", "arguments": '{"path": "a.py"}'}}
+    last = beside | {"function": {"name": name, "arguments": blank}}
+
+    calls = stream({"tool_calls": [first]}, {"tool_calls": [last]}).good.calls
+
+    assert [(call.id, call.name, json.loads(call.arguments)) for call in calls] == [
+        ("a", "read_file", {"path": "a.py"})
+    ]
+
+
 def test_streamed_reasoning_details_are_put_together_again() -> None:
     def detail(index: Any, kind: str, **more: Any) -> dict[str, Any]:
         return {"reasoning_details": [{"type": kind, "index": index, **more}]}
@@ -352,8 +418,7 @@ def test_streamed_reasoning_details_are_put_together_again() -> None:
         "reasoning_details": [
             {"type": "reasoning.text", "index": 0, "text": "Hello", "format": "f", "signature": "s"},
             {"type": "reasoning.encrypted", "index": 1, "data": "x"},
-            {"type": "reasoning.text", "index": None, "text": "a"},
-            {"type": "reasoning.text", "index": None, "text": "b"},
+            {"type": "reasoning.text", "index": None, "text": "ab"},
         ],
         "extra_content": {"a": 1, "b": 2},
         "thought_signature": "new",

@@ -188,7 +188,8 @@ def test_reasoning_goes_to_no_other_provider() -> None:
 )
 def test_reasoning_that_cannot_be_read_any_more_costs_the_reasoning_and_not_the_run(status: int, words: str) -> None:
     refusal = DIALECT.error(words)
-    server = DIALECT.llm(whole(REASONING, CALL), json_reply(refusal, status), whole(REASONING, CALL), whole(said("Hi")))
+    other = REASONING | {"id": "rs_2", "encrypted_content": "gBB="}
+    server = DIALECT.llm(whole(REASONING, CALL), json_reply(refusal, status), whole(other, CALL), whole(said("Hi")))
     first = answer(server, ask())
     transcript = Transcript("", [UserMessage("Look."), turn(first), ToolMessage("call_a", "read_file", "x")])
     seen: list[Any] = []

@@ -36,9 +36,6 @@ VERSION: Final = "2023-06-01"
 MAX_TOKENS: Final = 16_000
 
 _MOST: Final = re.compile(r"max_tokens: \d+ > (\d+)|max_tokens\D{1,80}at most (\d+)")
-_THINKING: Final = re.compile(
-    r"signature|(?:redacted_)?thinking.{0,80}(?:cannot be modified|invalid)", re.IGNORECASE | re.DOTALL
-)
 
 
 class AnthropicMessages(Dialect):
@@ -105,7 +102,7 @@ class AnthropicMessages(Dialect):
         ours = host == "api.anthropic.com"
         super().__init__(endpoint, settings, withheld(withhold, enforced=ours))
         self.origin = f"messages:{origin_of(url)}"
-        self._encoder = MessagesEncoder(self.origin, caching or ("request" if ours else "blocks"))
+        self._encoder: MessagesEncoder = MessagesEncoder(self.origin, caching or ("request" if ours else "blocks"))
 
     def body(self, request: Request) -> bytes:
         return self._encoder.body(
@@ -125,8 +122,9 @@ class AnthropicMessages(Dialect):
             self.adapt_withholding,
             self._adapt_max_tokens,
             self._adapt_caching,
+            self.adapt_turn,
             self._adapt_settings,
-            self._adapt_thinking,
+            self.adapt_attached,
         )
 
     def _adapt_max_tokens(self, refusal: Refusal) -> str:
@@ -145,11 +143,6 @@ class AnthropicMessages(Dialect):
 
     def _adapt_settings(self, refusal: Refusal) -> str:
         return self.adapt_settings(refusal, ("temperature", "thinking"))
-
-    def _adapt_thinking(self, refusal: Refusal) -> str:
-        if not _THINKING.search(refusal.said) or not self._encoder.forget_opaque(refusal.request.transcript):
-            return ""
-        return "it cannot read its earlier thinking any more, so the conversation is sent without it"
 
 
 def _configured(

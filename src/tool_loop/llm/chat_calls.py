@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.events import ToolCall
 
+from .chat_parts import overlaid
 from .text import Pieces, clean, fits, kept
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Calls:
             self._fill(slot, call_id, name, arguments)
             for key in _WANTED:
                 if piece.get(key):
-                    slot.extras[key] = piece[key]
+                    slot.extras[key] = _with(slot.extras.get(key), piece[key])
 
     def legacy(self, call: dict[str, Json]) -> None:
         """The `function_call` that was there before `tool_calls`; blank where a server always sends it."""
@@ -100,6 +101,9 @@ class Calls:
     def finished(self) -> tuple[tuple[ToolCall, ...], bool]:
         """The calls in the order they began, and whether one of them has no name."""
         slots = [slot for slot in self._slots if slot.name or slot.id or slot.pieces]
+        # An id and nothing else, after a call that is there, is a last sign of life of that call.
+        if any(slot.name for slot in slots):
+            slots = [slot for slot in slots if slot.name or slot.arguments().strip()]
         calls = tuple(self._call(slot) for slot in slots if slot.name)
         return calls, len(calls) < len(slots)
 
@@ -134,7 +138,8 @@ class Calls:
             return True
         if not slot.name:
             return False
-        if again or (arguments and slot.whole()):
+        blank = isinstance(arguments, str) and not arguments.strip()
+        if again or (arguments and not blank and slot.whole()):
             return True
         # No id tells them apart. Two names of real tools are two calls, unless the first grew into the second.
         both = name != slot.name and slot.name in self._names.known and name in self._names.known
@@ -175,6 +180,10 @@ class Calls:
             extras["id"] = call_id
         opaque = kept(extras) if _worth_keeping(extras, call_id) else ""
         return ToolCall(call_id, self._names.ours(clean(slot.name)), arguments, opaque)
+
+
+def _with(before: Json, piece: Json) -> Json:
+    return overlaid(before, piece) if isinstance(before, dict) and isinstance(piece, dict) else piece
 
 
 def _worth_keeping(extras: dict[str, Json], call_id: str) -> bool:

@@ -47,20 +47,36 @@ def joined(before: Json, piece: Json) -> Json:
     if isinstance(before, list) and isinstance(piece, list):
         return _merged(before, piece)
     if isinstance(before, dict) and isinstance(piece, dict):
-        return {**before, **piece}
+        return overlaid(before, piece)
     return piece
+
+
+def overlaid(before: dict[str, Json], piece: dict[str, Json]) -> dict[str, Json]:
+    """The later values, but for those that say nothing: a signature that came is not lost to a "" after it."""
+    found = dict(before)
+    for key, value in piece.items():
+        known = found.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            found[key] = overlaid(known, value)
+        elif _says(value) or key not in found:
+            found[key] = value
+    return found
+
+
+def _says(value: Json) -> bool:
+    return value is not None and value not in ("", [], {})
 
 
 _GROWS: Final = ("text", "summary", "data", "thinking")
 
 
 def _merged(before: list[Json], piece: list[Json]) -> list[Json]:
-    """Streamed lists of reasoning details: the pieces of one entry share its index and type."""
+    """Streamed lists of thinking: the pieces of one entry share its index and type, see `_same_entry`."""
     for item in piece:
         last = before[-1] if before else None
         if isinstance(item, dict) and isinstance(last, dict) and _same_entry(last, item):
             for key, value in item.items():
-                if value is not None:
+                if _says(value) or key not in last:
                     last[key] = joined(last.get(key), value) if key in _GROWS else value
         else:
             before.append(item)
@@ -77,7 +93,19 @@ def whole(value: Json) -> Json:
 
 
 def _same_entry(one: dict[str, Json], other: dict[str, Json]) -> bool:
-    return one.get("index") is not None and all(one.get(key) == other.get(key) for key in ("index", "type"))
+    """Whether an entry goes on in another.
+
+    Without an index (LiteLLM's thinking_blocks, some of OpenRouter's providers) it goes on while the
+    type is the same, until the signature that closes it came. What is encrypted comes whole.
+    """
+    kind, place = one.get("type"), one.get("index")
+    if kind != other.get("type") or place != other.get("index"):
+        return False
+    if place is not None:
+        return True
+    encrypted = any(word in str(kind) for word in ("encrypted", "redacted"))
+    another = _says(one.get("id")) and _says(other.get("id")) and one["id"] != other["id"]
+    return not (encrypted or another or _says(one.get("signature")))
 
 
 def read_usage(usage: dict[str, Json]) -> Usage:

@@ -15,10 +15,12 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from .history import Encoder, History
+from .opaque import said
 from .text import arguments_object, encoded, sent_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from tool_loop.events import ToolCall
     from tool_loop.messages import AssistantMessage, Transcript
@@ -37,14 +39,12 @@ class ChatEncoder(Encoder["_Messages"]):
 
     Two ways of Mistral, which are told in its refusals: with `nine` the ids of calls become nine
     letters or digits, with `turns` the user never speaks twice in a row, nor right after a tool.
-    Without `echo` nothing goes back that the provider attached to its turns.
     """
 
     def __init__(self, origin: str, *, nine: bool = False, turns: bool = False) -> None:
         super().__init__(origin)
         self.nine = nine
         self.turns = turns
-        self.echo = True
 
     def change(self, *, nine: bool = False, turns: bool = False, echo: bool = True) -> None:
         """Encode everything anew in another way, also what was sent before."""
@@ -73,9 +73,11 @@ class ChatEncoder(Encoder["_Messages"]):
         messages = (b',"messages":[', system, comma, history.bytes, history.owed_bytes(), b"]")
         return b"".join((head, shown, *messages, choice, b"}"))
 
-    def new_history(self, names: Names, plain: int) -> _Messages:
-        origin = self.origin if self.echo else ""
-        return _Messages(names, origin, plain=plain, nine=self.nine, turns=self.turns)
+    def new_history(self, names: Names, origin: str, refused: AbstractSet[int]) -> _Messages:
+        return _Messages(names, origin, refused=refused, nine=self.nine, turns=self.turns)
+
+    def _sent_as(self, transcript: Transcript, place: int) -> range:
+        return super()._sent_as(transcript, place - bool(transcript.system))
 
     def shape(self, name: str, tool: ToolSpec) -> dict[str, Any]:
         function: dict[str, Any] = {"name": name}
@@ -88,8 +90,8 @@ class ChatEncoder(Encoder["_Messages"]):
 class _Messages(History):
     __slots__ = ("_assistant_spoke", "_nine", "_turns", "_used")
 
-    def __init__(self, names: Names, origin: str, *, plain: int, nine: bool, turns: bool) -> None:
-        super().__init__(names, origin, plain=plain)
+    def __init__(self, names: Names, origin: str, *, refused: AbstractSet[int], nine: bool, turns: bool) -> None:
+        super().__init__(names, origin, refused=refused)
         self._nine = nine
         self._turns = turns
         self._assistant_spoke = False
@@ -132,7 +134,7 @@ class _Messages(History):
 
 def _attached(text: str) -> dict[str, Any]:
     """What the provider had put on a turn or a call, under its own keys."""
-    value = json.loads(text) if text else {}
+    value = json.loads(text, object_pairs_hook=said) if text else {}
     return value if isinstance(value, dict) else {}
 
 

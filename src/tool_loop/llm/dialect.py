@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tool_loop.ports import Emit, Request
 
     from .endpoint import Assembler, Endpoint
+    from .history import Encoder
 
 Withhold: TypeAlias = Literal["auto", "omit", "none"]
 
@@ -47,6 +48,27 @@ class Refusal:
             self.error.param.split(".")[0] == name and self.error.status == 422
         )
 
+    @property
+    def place(self) -> int | None:
+        """The number of the message it points at: `messages.3.content.1`, `input[1].status`."""
+        found = _PLACE.search(self.said)
+        return int(found[1] or found[2]) if found else None
+
+
+_PLACE = re.compile(
+    r"\b(?:messages?|input|contents)['\"`]?(?:\.?\[|[./])['\"`]?(\d{1,6})\b"
+    r"|\b(?:message|turn|item)s? (?:at |with )?(?:index|position|number|#)\W{0,2}(\d{1,6})\b",
+    re.IGNORECASE,
+)
+
+# Words for what a provider attached to its turns. Told apart from settings by standing last among the
+# changes, and by having to be there to be left out.
+_ATTACHED = re.compile(
+    r"signature|encrypted[ _]?(?:content|index)|could not be (?:verified|decrypted)|items are not persisted"
+    r"|\b(?:rs|msg)_\w+|of type .?reasoning|reasoning.{0,40}(?:item|signature)"
+    r"|thinking.{0,80}(?:block|modified|invalid)|server_tool_use|_tool_result\b|search_result|citation",
+    re.IGNORECASE | re.DOTALL,
+)
 
 _NOT_TAKEN = re.compile(
     r"unsupported|not (?:be )?support|not permitted|not allowed|unrecognized|unknown|unexpected|extra|does not"
@@ -61,6 +83,7 @@ class Dialect(ABC):
     """The part of an `LLM` that is the same for every dialect."""
 
     path: ClassVar[str]
+    _encoder: Encoder[Any]
 
     def __init__(self, endpoint: Endpoint, settings: dict[str, Any], withhold: Literal["omit", "none"]) -> None:
         self.endpoint = endpoint
@@ -75,7 +98,7 @@ class Dialect(ABC):
             try:
                 return await self._ask(request, emit)
             except ProviderError as error:
-                refused = error.kind in ("bad_request", "not_found") or (error.status or 0) >= 500
+                refused = _is_refusal(error)
                 if refused and changed != self._changed:
                     continue  # another run that shares this model was refused the same, and made the change
                 notice = self._adapt(Refusal(error, request)) if refused else ""
@@ -125,6 +148,30 @@ class Dialect(ABC):
             return "it wants the tools beside a history with calls, so they are sent with tool_choice none"
         return ""
 
+    def adapt_turn(self, refusal: Refusal) -> str:
+        """What the provider attached to the turn that it points at is left out, or else of all turns.
+
+        By place, whatever the words: every refusal of an echoed turn comes back with every later
+        request, and what was attached is the one thing of a turn that can be spared.
+        """
+        place, transcript = refusal.place, refusal.request.transcript
+        if place is None:
+            return ""
+        if self._encoder.leave_out(transcript, place):
+            more = "" if self._encoder.echo else ", like everything else that it attached, from now on"
+            return f"it does not take back what it attached to message {place}, so that is sent without it{more}"
+        return self._leave_out_all(transcript)
+
+    def adapt_attached(self, refusal: Refusal) -> str:
+        """The same for a refusal that does not say where."""
+        return self._leave_out_all(refusal.request.transcript) if _ATTACHED.search(refusal.said) else ""
+
+    def _leave_out_all(self, transcript: Transcript) -> str:
+        # Also where the number helped nothing: behind a gateway it may count other messages than ours.
+        if not self._encoder.leave_out(transcript):
+            return ""
+        return "it does not take back what it attached to earlier turns, so they are sent without it"
+
     def adapt_settings(self, refusal: Refusal, names: Sequence[str]) -> str:
         """Leave out a setting that is not needed for an answer."""
         for name in names:
@@ -132,6 +179,13 @@ class Dialect(ABC):
                 self._settings = {other: value for other, value in self._settings.items() if other != name}
                 return f"it does not take {name}, which is left out from now on"
         return ""
+
+
+def _is_refusal(error: ProviderError) -> bool:
+    """Whether another request may be taken. Gateways call it a 500, or begin a stream to say it."""
+    if error.kind in ("bad_request", "not_found") or (error.status or 0) >= 500:
+        return True
+    return error.status == 200 and error.kind == "server_error" and _ATTACHED.search(error.raw) is not None
 
 
 def has_calls(transcript: Transcript) -> bool:

@@ -19,6 +19,7 @@ from .text import Names, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from tool_loop.messages import Message, Transcript
     from tool_loop.ports import ToolSpec
@@ -46,25 +47,28 @@ class History(ABC):
     """The encoded messages of one transcript, which only grows.
 
     `owed` are the calls of the last assistant turn that have no result yet: our id, and the id sent.
+    `starts` tells which message of the transcript each message on the wire began with.
     A dialect says how its messages look in the methods at the end; what they write is never changed again, so that a
     request begins with the bytes of the one before.
     """
 
-    __slots__ = ("_done", "_origin", "_plain", "bytes", "names", "owed")
+    __slots__ = ("_at", "_origin", "_refused", "bytes", "names", "owed", "starts")
 
-    def __init__(self, names: Names, origin: str, *, plain: int = 0) -> None:
+    def __init__(self, names: Names, origin: str, *, refused: AbstractSet[int] = frozenset()) -> None:
         self.names = names
         self.owed: dict[str, str] = {}
         self.bytes = bytearray()
+        self.starts: list[int] = []
         self._origin = origin
-        self._plain = plain  # so many messages at the beginning go without what a provider attached
-        self._done = 0
+        self._refused = refused  # what goes without its attachments, see `attachments`
+        self._at = 0
 
     def extend(self, messages: Sequence[Message]) -> None:
         """Encode the messages that are new."""
-        for n in range(self._done, len(messages)):
-            self._add(messages[n], "" if n < self._plain else self._origin)
-        self._done = len(messages)
+        while self._at < len(messages):
+            message = messages[self._at]
+            self._add(message, "" if attachments(message, self._origin) in self._refused else self._origin)
+            self._at += 1
 
     def owed_bytes(self) -> bytes:
         """Results for the calls that have none, which are sent but not kept: the true ones may come."""
@@ -88,6 +92,7 @@ class History(ABC):
         if self.bytes:
             self.bytes += b","
         self.bytes += encoded(message)
+        self.starts.append(self._at)
 
     @abstractmethod
     def user(self, text: str) -> None: ...
@@ -102,25 +107,42 @@ class History(ABC):
 
     def result(self, sent: str, content: str, *, error: bool) -> None:
         self.bytes += b"," + self.result_bytes(sent, content, error=error)
+        self.starts.append(self._at)
 
     @abstractmethod
     def result_bytes(self, sent: str, content: str, *, error: bool) -> bytes: ...
 
 
+def attachments(message: Message, origin: str) -> int | None:
+    """A digest of what the provider at `origin` attached to a turn and its calls; None for nothing."""
+    if not isinstance(message, AssistantMessage) or not origin or message.origin != origin:
+        return None
+    found = (message.opaque, *(call.opaque for call in message.calls))
+    return hash(found) if any(found) else None
+
+
 H = TypeVar("H", bound=History)
+
+# A provider that refused this many turns takes none of them back, however they are sent.
+_REFUSALS: Final = 3
 
 
 class Encoder(ABC, Generic[H]):
     """Remembers the encoded tools of an endpoint and the encoded history of each transcript.
 
-    `origin` is the endpoint's own, as in `ModelReplied.origin`.
+    `origin` is the endpoint's own, as in `ModelReplied.origin`. Without `echo` nothing goes back that
+    the provider attached to its turns.
     """
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
         self._toolsets: list[Toolset] = []
         self._histories: WeakKeyDictionary[Transcript, H] = WeakKeyDictionary()
-        self._plain: WeakKeyDictionary[Transcript, int] = WeakKeyDictionary()
+        self.echo = True
+        # By content and not by place: a compaction, a summary on the side and the next question have
+        # transcripts of their own, in which the same turns stand elsewhere.
+        self._refused: set[int] = set()
+        self._refusals = 0
 
     def toolset(self, tools: tuple[ToolSpec, ...]) -> Toolset:
         for known in self._toolsets:
@@ -134,23 +156,39 @@ class Encoder(ABC, Generic[H]):
         """The transcript's history up to its last message."""
         history = self._histories.get(transcript)
         if history is None or history.names is not names:  # the names in the history depend on the tools
-            history = self.new_history(names, self._plain.get(transcript, 0))
+            history = self.new_history(names, self.origin if self.echo else "", self._refused)
             self._histories[transcript] = history
         history.extend(transcript.messages)
         return history
 
-    def forget_opaque(self, transcript: Transcript) -> bool:
-        """Send what is there so far without anything a provider attached. False when there is nothing."""
-        known = self._plain.get(transcript, 0)
-        later = transcript.messages[known:]
-        if not any(isinstance(m, AssistantMessage) and m.opaque and m.origin == self.origin for m in later):
+    def leave_out(self, transcript: Transcript, place: int | None = None) -> bool:
+        """From now on send a turn without what the provider attached to it. False when there is nothing.
+
+        `place` is the number of a message on the wire as a refusal counts them; None means all turns.
+        """
+        messages = transcript.messages
+        span = range(len(messages)) if place is None else self._sent_as(transcript, place)
+        found = {attachments(messages[n], self.origin) for n in span} - {None} - self._refused
+        if not found or not self.echo:
             return False
-        self._plain[transcript] = len(transcript.messages)
-        self._histories.pop(transcript, None)
+        self._refused |= {digest for digest in found if digest is not None}
+        self._refusals += 1
+        if place is not None and self._refusals >= _REFUSALS:
+            self.echo = False
+        self._histories.clear()
         return True
 
+    def _sent_as(self, transcript: Transcript, place: int) -> range:
+        """The messages of the transcript that went out as this one."""
+        history = self._histories.get(transcript)
+        starts = history.starts if history else []
+        if not 0 <= place < len(starts):
+            return range(0)
+        end = starts[place + 1] if place + 1 < len(starts) else len(transcript.messages)
+        return range(starts[place], max(end, starts[place] + 1))
+
     @abstractmethod
-    def new_history(self, names: Names, plain: int) -> H: ...
+    def new_history(self, names: Names, origin: str, refused: AbstractSet[int]) -> H: ...
 
     @abstractmethod
     def shape(self, name: str, tool: ToolSpec) -> dict[str, Any]:

@@ -16,11 +16,12 @@ from tool_loop._call import parse_arguments
 from tool_loop.errors import ToolError
 
 from .history import Encoder, History
-from .opaque import Item, Text, parts
+from .opaque import Item, Text, led_out, parts
 from .text import encoded, sent_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from tool_loop.events import ToolCall
     from tool_loop.messages import AssistantMessage, Transcript
@@ -82,8 +83,8 @@ class MessagesEncoder(Encoder["_Turns"]):
         pieces.append(b"}")
         return b"".join(pieces)
 
-    def new_history(self, names: Names, plain: int) -> _Turns:
-        return _Turns(names, self.origin, plain=plain)
+    def new_history(self, names: Names, origin: str, refused: AbstractSet[int]) -> _Turns:
+        return _Turns(names, origin, refused=refused)
 
     def shape(self, name: str, tool: ToolSpec) -> dict[str, Any]:
         shape: dict[str, Any] = {"name": name}
@@ -97,8 +98,8 @@ class _Turns(History):
 
     __slots__ = ("_blocks", "_role", "_turn", "_used")
 
-    def __init__(self, names: Names, origin: str, *, plain: int = 0) -> None:
-        super().__init__(names, origin, plain=plain)
+    def __init__(self, names: Names, origin: str, *, refused: AbstractSet[int] = frozenset()) -> None:
+        super().__init__(names, origin, refused=refused)
         self._role = ""
         self._used: set[str] = set()
         # Where the last assistant turn began, and how many blocks there have been since.
@@ -129,7 +130,8 @@ class _Turns(History):
         self._block("user", {"type": "text", "text": text if text.strip() else _NOTHING})
 
     def assistant(self, message: AssistantMessage, origin: str) -> None:
-        for part in parts(message, origin):
+        # A message that ends in thinking is refused with every later request.
+        for part in led_out(parts(message, origin), "thinking", "redacted_thinking"):
             match part:
                 case Text(text, fields):
                     if text.strip():
@@ -179,6 +181,7 @@ class _Turns(History):
             start = "]},{" if self._role else "{"
             self.bytes += f'{start}"role":"{role}","content":['.encode()
             self._role = role
+            self.starts.append(self._at)
         else:
             self.bytes += b","
         self.bytes += block

@@ -87,9 +87,33 @@ def parts(message: AssistantMessage, origin: str) -> list[Part]:
     return plain if found is None else found
 
 
+def led_out(found: list[Part], *kinds: str) -> list[Part]:
+    """The parts without items of these kinds at their end, where nothing follows that they lead to."""
+    end = len(found)
+    while end and _leads_nowhere(found[end - 1], kinds):
+        end -= 1
+    return found[:end]
+
+
+def _leads_nowhere(part: Part, kinds: tuple[str, ...]) -> bool:
+    match part:
+        case Item(value):
+            return value.get("type") in kinds
+        case Text(text):
+            return not text.strip()
+        case _:
+            return False
+
+
+def said(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """An object without its nulls, which say nothing: a key that a server gives out with null it may
+    still refuse as unknown, and takes a key that is missing."""
+    return {key: value for key, value in pairs if value is not None}
+
+
 def _woven(message: AssistantMessage) -> list[Part] | None:
     try:
-        notes = json.loads(message.opaque, parse_constant=_no_json, parse_float=_finite)
+        notes = json.loads(message.opaque, parse_constant=_no_json, parse_float=_finite, object_pairs_hook=said)
     except (ValueError, RecursionError):
         return None
     found: list[Part] = []

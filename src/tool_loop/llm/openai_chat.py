@@ -102,7 +102,7 @@ class OpenAIChat(Dialect):
         self.origin = f"chat:{origin_of(url)}"
         mistral = host == "api.mistral.ai"
         nine = tool_ids == "mistral" or (tool_ids == "auto" and mistral)
-        self._encoder = ChatEncoder(self.origin, nine=nine, turns=mistral)
+        self._encoder: ChatEncoder = ChatEncoder(self.origin, nine=nine, turns=mistral)
         self._most_tools = most_tools
         self._swapped = False
 
@@ -128,7 +128,8 @@ class OpenAIChat(Dialect):
 
     def changes(self) -> Sequence[Change]:
         mistral = (self._adapt_ids, self._adapt_turns)
-        return self.adapt_withholding, *mistral, self._adapt_tokens, self._adapt_settings, self._adapt_echo
+        settings = (self._adapt_tokens, self._adapt_settings)
+        return self.adapt_withholding, *mistral, self._adapt_turn, *settings, self._adapt_echo, self.adapt_attached
 
     def explained(self, error: ProviderError) -> ProviderError:
         if "v1/responses" in error.raw and error.kind in ("bad_request", "not_found"):
@@ -163,6 +164,10 @@ class OpenAIChat(Dialect):
 
     def _adapt_settings(self, refusal: Refusal) -> str:
         return self.adapt_settings(refusal, ("stream_options", "temperature", "parallel_tool_calls"))
+
+    def _adapt_turn(self, refusal: Refusal) -> str:
+        # A key that it does not know in one turn it knows in none.
+        return (self._adapt_echo(refusal) if refusal.place is not None else "") or self.adapt_turn(refusal)
 
     def _adapt_echo(self, refusal: Refusal) -> str:
         if not self._encoder.echo or not any(refusal.of(name) for name in ATTACHED):

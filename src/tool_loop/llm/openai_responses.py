@@ -7,9 +7,8 @@ made in responses_request.py, the reply read in responses_reply.py, both pure.
 
 from __future__ import annotations
 
-import re
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from .dialect import Change, Dialect, Refusal, Withhold, checked_body, headers, withheld
 from .endpoint import Endpoint, checked_key, host_of, origin_of
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
     import httpx2
 
     from tool_loop.ports import Request
-
-# Told apart from a setting it does not take: these name an item of the history.
-_ITEM: Final = re.compile(
-    r"encrypted[ _]content|items are not persisted|\brs_\w+|of type .?reasoning|reasoning.{0,40}(?:item|signature)",
-    re.IGNORECASE,
-)
 
 
 class OpenAIResponses(Dialect):
@@ -92,7 +85,7 @@ class OpenAIResponses(Dialect):
         settings |= checked_body(extra_body, ("input", "tools", "tool_choice", "stream", "instructions", "store"))
         super().__init__(endpoint, settings, withheld(withhold, enforced=host == "api.openai.com"))
         self.origin = f"responses:{origin_of(url)}"
-        self._encoder = ResponsesEncoder(self.origin)
+        self._encoder: ResponsesEncoder = ResponsesEncoder(self.origin)
 
     def body(self, request: Request) -> bytes:
         settings = self._settings
@@ -112,15 +105,10 @@ class OpenAIResponses(Dialect):
         return ResponsesReply(self.endpoint.failures, names, origin=self.origin, most=most)
 
     def changes(self) -> Sequence[Change]:
-        return self.adapt_withholding, self._adapt_settings, self._adapt_items
+        return self.adapt_withholding, self.adapt_turn, self._adapt_settings, self.adapt_attached
 
     def _adapt_settings(self, refusal: Refusal) -> str:
         # A model that does not reason refuses to be asked for its reasoning; one that does, to be
         # given a temperature.
         names = ("include", "temperature", "reasoning", "parallel_tool_calls", "max_output_tokens", "store")
         return self.adapt_settings(refusal, names)
-
-    def _adapt_items(self, refusal: Refusal) -> str:
-        if not _ITEM.search(refusal.said) or not self._encoder.forget_opaque(refusal.request.transcript):
-            return ""
-        return "it cannot read its earlier reasoning any more, so the conversation is sent without it"

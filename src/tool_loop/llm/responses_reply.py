@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, ToolCall
 
-from .chat_parts import read_usage
+from .chat_parts import overlaid, read_usage
 from .endpoint import parse
 from .opaque import Keeper
 from .secret import printable
@@ -122,7 +122,8 @@ class ResponsesReply:
             self._response = _dict(body.get("response"))
         elif kind in ("response.output_item.added", "response.output_item.done"):
             slot = self._slot(body)
-            slot.item = _dict(body.get("item")) or slot.item
+            item = _dict(body.get("item"))
+            slot.item = overlaid(slot.item if slot.item.get("type") == item.get("type") else {}, item) or slot.item
             slot.done = kind.endswith("done")
         elif kind == "response.function_call_arguments.done":
             whole = body.get("arguments")
@@ -211,10 +212,18 @@ class ResponsesReply:
         output = self._response.get("output")
         final = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
         if len(final) >= len(self._slots):
-            return final
+            # Some gateways leave out of the last event what they had sent before: signatures, above all.
+            return [self._filled(place, item) for place, item in enumerate(final)]
         # Gateways that forget the list in their last event have sent its items one by one.
         places = sorted(self._slots, key=lambda key: (isinstance(key, str), key if type(key) is int else 0))
         return [self._slots[key].whole() for key in places]
+
+    def _filled(self, place: int, item: dict[str, Json]) -> dict[str, Json]:
+        slot = self._slots.get(place)
+        if item.get("type") != "reasoning" or slot is None or slot.item.get("type") != "reasoning":
+            return item
+        same = not item.get("id") or item["id"] == slot.item.get("id")
+        return overlaid(slot.item, item) if same else item
 
     def _take(self, item: dict[str, Json], found: _Parts) -> None:
         match item.get("type"):

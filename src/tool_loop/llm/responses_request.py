@@ -11,11 +11,12 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from .history import Encoder, History
-from .opaque import Item, Text, parts
+from .opaque import Item, Text, led_out, parts
 from .text import arguments_object, encoded, sent_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from tool_loop.events import ToolCall
     from tool_loop.messages import AssistantMessage, Transcript
@@ -50,8 +51,8 @@ class ResponsesEncoder(Encoder["_Items"]):
             (encoded(head)[:-1], shown, b',"input":[', history.bytes, history.owed_bytes(), b"]", choice, b"}")
         )
 
-    def new_history(self, names: Names, plain: int) -> _Items:
-        return _Items(names, self.origin, plain=plain)
+    def new_history(self, names: Names, origin: str, refused: AbstractSet[int]) -> _Items:
+        return _Items(names, origin, refused=refused)
 
     def shape(self, name: str, tool: ToolSpec) -> dict[str, Any]:
         flat: dict[str, Any] = {"type": "function", "name": name}
@@ -69,10 +70,14 @@ class _Items(History):
         self._write({"role": "user", "content": text})
 
     def assistant(self, message: AssistantMessage, origin: str) -> None:
-        for part in parts(message, origin):
+        # Reasoning that nothing follows is refused with every later request.
+        for part in led_out(parts(message, origin), "reasoning"):
             match part:
                 case Text(text, fields):
                     self._write({"role": "assistant", "content": text, **fields})
+                case Item({"type": "reasoning"} as value):
+                    # The summary has to be there, if only as an empty list; the status must not.
+                    self._write({"summary": []} | {key: one for key, one in value.items() if key != "status"})
                 case Item(value):
                     self._write(value)
                 case call:

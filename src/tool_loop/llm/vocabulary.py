@@ -124,7 +124,7 @@ _ROWS: Final = (
         "bad_request",
         "invalidrequesterror badrequest badrequesterror invalidargument validationerror validationexception "
         "unsupportedparameter unsupportedvalue invalidvalue invalidparameter invalidparametererror invalidrequest "
-        "missingrequiredparameter unprocessableentity requestvalidationerror",
+        "missingrequiredparameter unprocessableentity requestvalidationerror invalidencryptedcontent unknownparameter",
     ),
 )
 

@@ -23,7 +23,7 @@ import httpx2
 
 from tool_loop import Agent, Limits, OpenAIChat, Result, workspace_tools
 from tool_loop.events import Compacted
-from tool_loop.messages import SUMMARISE
+from tool_loop.transcript import SUMMARISE
 
 WINDOW = 32_000
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from tool_loop import Agent, Limits, MemoryJournal, ToolCall
 from tool_loop.events import ModelReplied, RunEnded, ToolReturned, Usage
-from tool_loop.messages import ToolMessage
+from tool_loop.journal.sqlite import SqliteJournal
 from tool_loop.ports import Emit, Journal, Request, ToolSpec
-from tool_loop.sqlite_journal import SqliteJournal
+from tool_loop.transcript import ToolMessage
 
 CALLS = 9
 SAYS = "I have found the class; let me look at how it is used before I answer."

@@ -87,10 +87,10 @@ print(sum(name.startswith("opentelemetry") or name in {own} for name in sys.modu
 """
 OWN = (
     "tool_loop.trace",
-    "tool_loop._trace_run",
-    "tool_loop._trace_content",
-    "tool_loop._telemetry",
-    "tool_loop.semconv",
+    "tool_loop.trace.run",
+    "tool_loop.trace.content",
+    "tool_loop.trace.telemetry",
+    "tool_loop.trace.semconv",
 )
 
 
@@ -103,7 +103,7 @@ def loaded_untraced(url: str) -> int:
 
 async def with_tracing(url: str, rounds: int) -> tuple[float, float]:
     """Milliseconds of CPU per step of ten: (traced and not collected, not traced)."""
-    from tool_loop.trace import traced
+    from tool_loop.trace.wrappers import traced
 
     plain = common.agent(f"{url}/10/0/v1", stream=True)
     runs = traced(plain).run, plain.run

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tool_loop import Agent, ApprovalDecided, Pending, ScriptedLLM, ToolCall, tool
-from tool_loop.sqlite_journal import SqliteJournal
+from tool_loop.journal.sqlite import SqliteJournal
 
 
 @tool(effect="once")

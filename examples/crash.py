@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tool_loop import Agent, ScriptedLLM, SqliteJournal, ToolCall, tool
-from tool_loop.messages import ToolMessage
+from tool_loop.transcript import ToolMessage
 
 JOURNAL = Path(sys.argv[1] if len(sys.argv) > 1 else "runs.sqlite")
 EFFECTS = JOURNAL.with_suffix(".effects")

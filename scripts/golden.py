@@ -3,7 +3,7 @@
     python scripts/golden.py          writes tests/data/golden/format_N, when it is not there yet
 
 Run it once when the format gets a new number, and never again for that number: the files stand for
-the journals that people have. tests/test_golden.py resumes and replays all of them.
+the journals that people have. tests/journal/test_golden.py resumes and replays all of them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.golden_runs import RUNS, Golden, agent_of
+from tests.kit.golden_runs import RUNS, Golden, agent_of
 
-from tool_loop import sqlite_file
-from tool_loop.codec import FORMAT
 from tool_loop.errors import FatalError
-from tool_loop.sqlite_journal import SqliteJournal
+from tool_loop.journal import schema as sqlite_file
+from tool_loop.journal.codec import FORMAT
+from tool_loop.journal.sqlite import SqliteJournal
 from tool_loop.testing import Faults, ProcessDied, run_virtual
 
 FOLDER = Path(__file__).parents[1] / "tests" / "data" / "golden" / f"format_{FORMAT}"

@@ -20,19 +20,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tests.dialects import ALL, FAILURES, TOOLS, Dialect, Said
-from tool_loop._call import canonical, parse_arguments
-from tool_loop.codec import decode, encode
+from tests.kit.dialects import ALL, FAILURES, TOOLS, Dialect, Said
 from tool_loop.errors import ProviderError, ToolError
 from tool_loop.events import ModelReplied, ReasoningDelta, TextDelta
-from tool_loop.llm.chat_reply import ChatReply
+from tool_loop.journal.codec import decode, encode
+from tool_loop.llm.anthropic.reply import MessagesReply
+from tool_loop.llm.chat.reply import ChatReply
 from tool_loop.llm.endpoint import Assembler, parse
-from tool_loop.llm.messages_reply import MessagesReply
-from tool_loop.llm.responses_reply import ResponsesReply
-from tool_loop.llm.sse import EventTooLarge, SSEReader
+from tool_loop.llm.http.sse import EventTooLarge, SSEReader
+from tool_loop.llm.responses.reply import ResponsesReply
 from tool_loop.llm.text import Names
-from tool_loop.messages import AssistantMessage, ToolMessage, Transcript, UserMessage, repaired
 from tool_loop.ports import Request
+from tool_loop.toolbox.call import canonical, parse_arguments
+from tool_loop.transcript import AssistantMessage, ToolMessage, Transcript, UserMessage, repaired
 
 CHAT, RESPONSES, MESSAGES = ALL
 NAMES = Names(tool.name for tool in TOOLS)

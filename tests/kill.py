@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tool_loop import Agent, JournalError, Tool, ToolCall, UsageError
+from tool_loop.audit.invariants import check
 from tool_loop.events import Event, ModelReplied, RunEnded, ToolReturned, Usage
-from tool_loop.messages import AssistantMessage
+from tool_loop.journal.sqlite import SqliteJournal
 from tool_loop.ports import Emit, Request
-from tool_loop.sqlite_journal import SqliteJournal
-from tool_loop.testing.invariants import check
+from tool_loop.transcript import AssistantMessage
 
 # Long enough for any machine; every wait ends here at the latest.
 PATIENCE_SECONDS = 60.0

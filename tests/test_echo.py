@@ -12,12 +12,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.dialects import Chat, Messages, Responses, json_reply
+from tests.kit.dialects import Chat, Messages, Responses, json_reply
 from tool_loop import Agent, MemoryJournal, tool
 from tool_loop.errors import ProviderError
 from tool_loop.events import Notice
-from tool_loop.messages import AssistantMessage, Transcript, UserMessage
 from tool_loop.ports import Request
+from tool_loop.transcript import AssistantMessage, Transcript, UserMessage
 
 THINKING = {"type": "thinking", "thinking": "Hm.", "signature": "SIG"}
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}

@@ -20,17 +20,17 @@ import pytest
 import tool_loop
 from tool_loop import Agent, ModelReplied, ScriptedLLM, ToolCall, tool
 from tool_loop.calls_in_prose import looks_like_a_call
-from tool_loop.describe import call_line, outcome_line
+from tool_loop.console.describe import call_line, outcome_line
+from tool_loop.console.terminal import exact, one_line, safe
 from tool_loop.events import Event, RunStarted, ToolReturned
-from tool_loop.llm.error_body import read_object
-from tool_loop.llm.secret import HIDDEN, Secret, printable
-from tool_loop.llm.vocabulary import window_in
-from tool_loop.llm.waits import asked_wait
+from tool_loop.journal.runs import Record
+from tool_loop.llm.errors.body import read_object
+from tool_loop.llm.errors.vocabulary import window_in
+from tool_loop.llm.errors.waits import asked_wait
 from tool_loop.logs import log_events
+from tool_loop.redaction.scrub import scrub
+from tool_loop.redaction.secret import HIDDEN, Secret, printable
 from tool_loop.report import page
-from tool_loop.runs import Record
-from tool_loop.scrub import scrub
-from tool_loop.terminal import exact, one_line, safe
 from tool_loop.tools._worker import rule
 
 MEGABYTE = 1_000_000

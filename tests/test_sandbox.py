@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import sandbox_attacks
 from tool_loop.errors import UsageError
 from tool_loop.sandbox import Box, Sandbox, SandboxUnavailable, choose, imports_from, run
 from tool_loop.sandbox.choice import find_bubblewrap
+
+from . import sandbox_attacks
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .api import Agent, run_agent
     from .errors import (
         ConfigurationError,
         FatalError,
@@ -19,42 +20,41 @@ if TYPE_CHECKING:
         UsageError,
     )
     from .events import ApprovalDecided, Event, Example, ModelReplied, Signal, ToolCall, ToolReturned, Usage
-    from .front import Agent, run_agent
-    from .journal import MemoryJournal
+    from .journal.memory import MemoryJournal
+    from .journal.sqlite import SqliteJournal
     from .limits import Limits
-    from .llm.anthropic import AnthropicMessages
-    from .llm.openai_chat import OpenAIChat
-    from .llm.openai_responses import OpenAIResponses
+    from .llm.anthropic.model import AnthropicMessages
+    from .llm.chat.model import OpenAIChat
+    from .llm.prices import GenaiPrices, Price, PriceTable
+    from .llm.responses.model import OpenAIResponses
     from .llm.retry import Retrying, RetryPolicy
     from .llm.scripted import ScriptedLLM
     from .ports import LLM, Journal, Pending
-    from .prices import GenaiPrices, Price, PriceTable
-    from .registry import NotRun, Tool, ToolContext, ToolRegistry, tool
     from .result import Result
-    from .sqlite_journal import SqliteJournal
+    from .toolbox.registry import NotRun, Tool, ToolContext, ToolRegistry, tool
     from .tools import calculator, workspace_tools
 
 _HOMES = {
-    "Agent": "front",
-    "AnthropicMessages": "llm.anthropic",
+    "Agent": "api",
+    "AnthropicMessages": "llm.anthropic.model",
     "ApprovalDecided": "events",
     "ConfigurationError": "errors",
     "Event": "events",
     "Example": "events",
     "FatalError": "errors",
-    "GenaiPrices": "prices",
+    "GenaiPrices": "llm.prices",
     "Journal": "ports",
     "JournalError": "errors",
     "LLM": "ports",
     "Limits": "limits",
-    "MemoryJournal": "journal",
+    "MemoryJournal": "journal.memory",
     "ModelReplied": "events",
-    "NotRun": "registry",
-    "OpenAIChat": "llm.openai_chat",
-    "OpenAIResponses": "llm.openai_responses",
+    "NotRun": "toolbox.registry",
+    "OpenAIChat": "llm.chat.model",
+    "OpenAIResponses": "llm.responses.model",
     "Pending": "ports",
-    "Price": "prices",
-    "PriceTable": "prices",
+    "Price": "llm.prices",
+    "PriceTable": "llm.prices",
     "ProviderError": "errors",
     "Result": "result",
     "RetryPolicy": "llm.retry",
@@ -62,19 +62,19 @@ _HOMES = {
     "RunBusy": "errors",
     "ScriptedLLM": "llm.scripted",
     "Signal": "events",
-    "SqliteJournal": "sqlite_journal",
-    "Tool": "registry",
+    "SqliteJournal": "journal.sqlite",
+    "Tool": "toolbox.registry",
     "ToolCall": "events",
-    "ToolContext": "registry",
+    "ToolContext": "toolbox.registry",
     "ToolError": "errors",
     "ToolLoopError": "errors",
-    "ToolRegistry": "registry",
+    "ToolRegistry": "toolbox.registry",
     "ToolReturned": "events",
     "Usage": "events",
     "UsageError": "errors",
     "calculator": "tools",
-    "run_agent": "front",
-    "tool": "registry",
+    "run_agent": "api",
+    "tool": "toolbox.registry",
     "workspace_tools": "tools",
 }
 

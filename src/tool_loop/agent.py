@@ -2,7 +2,7 @@
 
 Nothing is remembered from one turn to the next except what the journal holds. So a run that starts,
 a run that resumes after a crash, and a run that wakes after a person decided are the same call.
-Read `next_move` for what happens and why, then `Attempt` for how. `Agent`, in front.py, is the door
+Read `next_move` for what happens and why, then `Attempt` for how. `Agent`, in api.py, is the door
 that people come in by.
 
 What may enter this file, and what may not:
@@ -10,7 +10,7 @@ What may enter this file, and what may not:
 1. It changes what happens next: a branch of `next_move`, an event, a case in state.py. All three.
 2. It changes how a step is done: an object with the same methods that wraps a port, as `Retrying` does.
 3. It only watches: a subscriber of `emit`.
-4. It changes what the model sees: a pure function of the events, in messages.py.
+4. It changes what the model sees: a pure function of the events, in transcript.py.
 
 A failure goes to whoever can mend it. What a model can mend, such as a wrong path, is a result that
 it reads. What waiting can mend is mended around the model port and never seen here. What only a
@@ -27,13 +27,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from . import approvals, compaction, events
-from . import messages as say
+from . import events, transcript as say
 from .errors import FatalError, JournalError, ProviderError
 from .events import RunEnded, ToolCall
-from .journal import recorded, settle, together
 from .limits import LAST_WORD_TOKENS, Limits
-from .moves import Act, Ask, Compact, End, Hold, Move, Remind, Stop
+from .loop import approvals, compaction
+from .loop.moves import Act, Ask, Compact, End, Hold, Move, Remind, Stop
+from .loop.shield import recorded, settle, together
 from .ports import LLM, Emit, Request, Reviewer, RunLog, Tools
 from .state import State, call_key
 

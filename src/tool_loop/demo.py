@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .describe import full, outcome_line
+from .api import Agent, Subscriber
+from .console.describe import full, outcome_line
 from .events import Event, ModelReplied, RunEnded, ToolCall, ToolReturned
-from .front import Agent, Subscriber
 from .llm.scripted import ScriptedLLM, calls
-from .messages import ToolMessage
 from .result import Result
 from .tools import workspace_tools
+from .transcript import ToolMessage
 
 if TYPE_CHECKING:
     from .ports import Request

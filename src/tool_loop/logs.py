@@ -31,8 +31,8 @@ from .events import (
     ToolReturned,
     ToolRunning,
 )
-from .llm.secret import printable
-from .scrub import guard
+from .redaction.scrub import guard
+from .redaction.secret import printable
 
 logger = logging.getLogger(__name__)
 

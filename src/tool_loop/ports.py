@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from .events import ApprovalDecided, Event, ModelReplied, Signal, ToolCall, ToolReturned
 
 if TYPE_CHECKING:
-    from .messages import Transcript
     from .state import State
+    from .transcript import Transcript
 
 Emit: TypeAlias = Callable[[Event | Signal], None]
 

@@ -60,7 +60,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The run as a page, where a notebook shows this as its result. Notebooks are saved: no key goes in."""
+        from .redaction.scrub import scrubbed
         from .report import embedded
-        from .scrub import scrubbed
 
         return embedded(scrubbed(self.events), run_id=self.run_id, answer=scrubbed(self.answer))

@@ -31,7 +31,7 @@ from .events import (
     ToolReturned,
     Usage,
 )
-from .messages import Transcript
+from .transcript import Transcript
 
 # Characters per token before the run has told us better. English prose has about 4, code about 3,
 # Chinese about 1.5: too low a guess only compacts early, too high a guess overflows the window.

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tool_loop.events import ModelReplied
+    from tool_loop.llm.prices import Prices
     from tool_loop.ports import LLM, Emit, Request
-    from tool_loop.prices import Prices
 
 # The host of a provider has a name with a dot in it; a server in the house has no price.
 _SOLD = re.compile(r"https?://[^/:]*[a-z][^/:]*\.[^/:]*[a-z]")
@@ -29,7 +29,7 @@ LATER_SECONDS = 0.2
 
 def pricing(args: Namespace, llm: LLM) -> tuple[LLM, Prices | None]:
     """The model, and the prices to give the agent. Raises `ConfigurationError` when a budget has none."""
-    from tool_loop.prices import GenaiPrices
+    from tool_loop.llm.prices import GenaiPrices
 
     if args.max_usd:
         return llm, GenaiPrices()
@@ -54,7 +54,7 @@ class Costed:
             loading.cancel()
 
     async def _loaded(self) -> Prices | None:
-        from tool_loop._threads import run_in_thread
+        from tool_loop.runtime.threads import run_in_thread
 
         if "_prices" not in vars(self):
             await asyncio.sleep(LATER_SECONDS)

@@ -7,10 +7,10 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 
+from tool_loop.console.terminal import Terminal, one_line
 from tool_loop.errors import UsageError
 from tool_loop.events import ToolCall
 from tool_loop.state import State
-from tool_loop.terminal import Terminal, one_line
 
 from . import _options
 from ._review import shown_call

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 
+from tool_loop.console.terminal import Terminal, one_line, safe
 from tool_loop.errors import (
     ConfigurationError,
     FatalError,
@@ -15,7 +16,6 @@ from tool_loop.errors import (
     UnknownRun,
     UsageError,
 )
-from tool_loop.terminal import Terminal, one_line, safe
 
 # The person has to change something; no later attempt would end differently.
 _SETUP = frozenset({"auth", "not_found", "quota"})
@@ -36,7 +36,7 @@ def exit_code(error: BaseException) -> int:
 def explain(error: Exception, resume: str = "") -> int:
     """Say on stderr what failed, what is safe and what to do; the exit code. `resume` is the command for it."""
     # The errors of this package never hold a key. This is for the exceptions of others.
-    from tool_loop.scrub import scrub
+    from tool_loop.redaction.scrub import scrub
 
     err = Terminal(sys.stderr, quiet_when_gone=True)
     if os.environ.get("TOOL_LOOP_DEBUG"):

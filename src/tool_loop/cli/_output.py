@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from tool_loop.codec import TAGS, encode
+from tool_loop.console.terminal import Terminal
 from tool_loop.errors import UsageError
 from tool_loop.events import Event, Signal
-from tool_loop.terminal import Terminal
+from tool_loop.journal.codec import TAGS, encode
 
 
 class JsonLines:

@@ -12,8 +12,8 @@ import stat
 from collections.abc import Sequence
 from typing import TextIO
 
+from tool_loop.console.terminal import Terminal
 from tool_loop.errors import UsageError
-from tool_loop.terminal import Terminal
 
 # A model's context holds a fraction of this. A larger file is read better from the workspace.
 MOST_BYTES = 1 << 20

@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tool_loop.console.terminal import Terminal, exact, one_line
 from tool_loop.events import ApprovalDecided, ToolCall
 from tool_loop.ports import Pending
-from tool_loop.terminal import Terminal, exact, one_line
 
 # Longer ones scroll out of sight, and nobody has read what they would be allowing.
 MOST_CHARS = 50_000

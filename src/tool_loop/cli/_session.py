@@ -14,14 +14,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from tool_loop.api import Agent, Subscriber
+from tool_loop.console.live import Live
+from tool_loop.console.tally import Tally
+from tool_loop.console.terminal import Terminal, one_line, safe
 from tool_loop.events import Event, Notice, Signal
-from tool_loop.front import Agent, Subscriber
-from tool_loop.journal import MemoryJournal
-from tool_loop.live import Live
-from tool_loop.messages import DEFAULT_SYSTEM
+from tool_loop.journal.memory import MemoryJournal
 from tool_loop.result import Result
-from tool_loop.tally import Tally
-from tool_loop.terminal import Terminal, one_line, safe
+from tool_loop.transcript import DEFAULT_SYSTEM
 
 from . import PIPE_CLOSED
 from ._cost import pricing
@@ -33,7 +33,7 @@ from ._setup import limits_of, llm_of, meta_of, tools_of
 from ._store import person, run_command
 
 if TYPE_CHECKING:
-    from tool_loop.sqlite_journal import SqliteJournal
+    from tool_loop.journal.sqlite import SqliteJournal
 
 Begin: TypeAlias = Callable[[Agent, Subscriber], Awaitable[Result]]
 

@@ -22,7 +22,7 @@ from tool_loop.limits import Limits
 
 if TYPE_CHECKING:
     from tool_loop.ports import LLM
-    from tool_loop.registry import Approve, ToolRegistry
+    from tool_loop.toolbox.registry import Approve, ToolRegistry
 
 T = TypeVar("T", int, float)
 
@@ -80,7 +80,7 @@ def _said(value: T | None, default: T | None) -> T | None:
 
 def tools_of(args: Namespace) -> ToolRegistry:
     """The three tools for the root and the person's own, with the policy for approvals."""
-    from tool_loop.registry import ToolRegistry
+    from tool_loop.toolbox.registry import ToolRegistry
     from tool_loop.tools import workspace_tools
 
     root = args.root or "."

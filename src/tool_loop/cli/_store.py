@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tool_loop.errors import JournalError, UnknownRun, UsageError
 
 if TYPE_CHECKING:
-    from tool_loop.journal import MemoryJournal
-    from tool_loop.sqlite_journal import SqliteJournal
+    from tool_loop.journal.memory import MemoryJournal
+    from tool_loop.journal.sqlite import SqliteJournal
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -56,7 +56,7 @@ def saved_runs(args: Namespace) -> SqliteJournal:
 
 def _opened(path: Path) -> SqliteJournal:
     try:
-        from tool_loop.sqlite_journal import SqliteJournal
+        from tool_loop.journal.sqlite import SqliteJournal
 
         return SqliteJournal(path)
     except JournalError as error:
@@ -66,7 +66,7 @@ def _opened(path: Path) -> SqliteJournal:
 
 
 def _unsaved() -> MemoryJournal:
-    from tool_loop.journal import MemoryJournal
+    from tool_loop.journal.memory import MemoryJournal
 
     return MemoryJournal()
 

@@ -32,7 +32,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: Namespace) -> int:
-    from tool_loop.terminal import Terminal
+    from tool_loop.console.terminal import Terminal
 
     from ._question import read_question
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from . import command
 
 if TYPE_CHECKING:
+    from tool_loop.api import Agent
+    from tool_loop.console.terminal import Terminal
     from tool_loop.events import ToolCall
-    from tool_loop.front import Agent
-    from tool_loop.terminal import Terminal
-    from tool_loop.testing.bench import Bench
-    from tool_loop.testing.case import Case
-    from tool_loop.testing.scoring import Line
+    from tool_loop.testing.scoring.bench import Bench
+    from tool_loop.testing.scoring.card import Line
+    from tool_loop.testing.scoring.case import Case
 
 EPILOG = """\
 Nothing leaves this machine: the model is a script behind a server on 127.0.0.1, and waits are virtual.
@@ -46,8 +46,8 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: Namespace) -> int:
-    from tool_loop.terminal import Terminal
-    from tool_loop.testing.scoring import markdown, played
+    from tool_loop.console.terminal import Terminal
+    from tool_loop.testing.scoring.card import markdown, played
 
     out = Terminal(sys.stdout)
     cases = _chosen(args)
@@ -66,7 +66,7 @@ def run(args: Namespace) -> int:
 
 def _chosen(args: Namespace) -> Sequence[Case]:
     from tool_loop.errors import UsageError
-    from tool_loop.testing.cases import CASES
+    from tool_loop.testing.scoring.cases import CASES
 
     word = (args.only or "").lower()
     found = [
@@ -80,9 +80,9 @@ def _chosen(args: Namespace) -> Sequence[Case]:
 
 
 def _bench(args: Namespace) -> AbstractContextManager[Bench]:
+    from tool_loop.api import Agent
     from tool_loop.errors import UsageError
-    from tool_loop.front import Agent
-    from tool_loop.testing.bench import house_bench, own_bench
+    from tool_loop.testing.scoring.bench import house_bench, own_bench
 
     from ._setup import named
 
@@ -145,7 +145,7 @@ def _shown(lines: Iterable[Line], args: Namespace, out: Terminal) -> list[Line]:
 
 
 def _say(line: Line, out: Terminal) -> None:
-    from tool_loop.terminal import one_line
+    from tool_loop.console.terminal import one_line
 
     if line.skipped:
         out.line(out.style(one_line(f"{line.fault:<{_WIDTHS[0]}}  skipped: {line.why}"), "dim"))
@@ -157,7 +157,7 @@ def _say(line: Line, out: Terminal) -> None:
 
 
 def _row(fault: str, saw: str, outcome: str, calls: str, tokens: str) -> str:
-    from tool_loop.terminal import clip, one_line, width
+    from tool_loop.console.terminal import clip, one_line, width
 
     cells = [clip(one_line(text), room) for text, room in zip((fault, saw, outcome), _WIDTHS, strict=True)]
     padded = [cell + " " * (room - width(cell)) for cell, room in zip(cells, _WIDTHS, strict=True)]
@@ -171,8 +171,8 @@ def _as_json(line: Line) -> str:
 
 
 def _sum_up(lines: Sequence[Line], seconds: float) -> None:
-    from tool_loop.tally import duration, plural
-    from tool_loop.terminal import Terminal
+    from tool_loop.console.tally import duration, plural
+    from tool_loop.console.terminal import Terminal
 
     tried = [line for line in lines if not line.skipped]
     handled = sum(line.handled for line in tried)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from . import _options, command
 
 if TYPE_CHECKING:
-    from tool_loop.sqlite_journal import SqliteJournal
-    from tool_loop.terminal import Terminal
-    from tool_loop.testing.invariants import Broken
+    from tool_loop.audit.invariants import Broken
+    from tool_loop.console.terminal import Terminal
+    from tool_loop.journal.sqlite import SqliteJournal
 
 EPILOG = """\
 exit codes:
@@ -30,9 +30,9 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: Namespace) -> int:
+    from tool_loop.console.tally import plural
+    from tool_loop.console.terminal import Terminal, one_line
     from tool_loop.errors import UsageError
-    from tool_loop.tally import plural
-    from tool_loop.terminal import Terminal, one_line
 
     from ._store import find_run, saved_runs
 
@@ -53,8 +53,8 @@ def run(args: Namespace) -> int:
 
 
 def _checked(journal: SqliteJournal, run_id: str, args: Namespace, err: Terminal) -> tuple[list[Broken | str], int]:
+    from tool_loop.audit.invariants import check
     from tool_loop.errors import JournalDamaged
-    from tool_loop.testing.invariants import check
 
     from .replay import parts
 

@@ -25,9 +25,9 @@ def run(args: Namespace) -> int:
     # one tool after another that fails.
     import jsonschema_rs  # noqa: F401
 
+    from tool_loop.console.terminal import Terminal, safe
     from tool_loop.demo import QUESTION, Steps, run_demo, transcript
     from tool_loop.errors import UsageError
-    from tool_loop.terminal import Terminal, safe
 
     out = Terminal(sys.stdout)
     steps = Steps()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from . import EXIT_CODES, _options, command
 
 if TYPE_CHECKING:
+    from tool_loop.console.terminal import Terminal
     from tool_loop.events import ModelReplied
     from tool_loop.ports import LLM
-    from tool_loop.terminal import Terminal
 
 # A model that is being loaded into memory needs this; one that is not there says so at once.
 SECONDS = 120.0
@@ -30,7 +30,7 @@ def register(subparsers: Any) -> None:
 def run(args: Namespace) -> int:
     import asyncio
 
-    from tool_loop.terminal import Terminal
+    from tool_loop.console.terminal import Terminal
 
     out = Terminal(sys.stdout)
     _about_this_machine(out)
@@ -123,8 +123,8 @@ async def _asked(llm: LLM, question: str, *, tool: bool) -> tuple[ModelReplied, 
     import asyncio
 
     from tool_loop.events import Event, Signal, TextDelta
-    from tool_loop.messages import Transcript, UserMessage
     from tool_loop.ports import Request, ToolSpec
+    from tool_loop.transcript import Transcript, UserMessage
 
     pieces = 0
 
@@ -141,6 +141,6 @@ async def _asked(llm: LLM, question: str, *, tool: bool) -> tuple[ModelReplied, 
 
 
 def _say(out: Terminal, name: str, said: str) -> None:
-    from tool_loop.terminal import one_line
+    from tool_loop.console.terminal import one_line
 
     out.line(f"{name:<20} {one_line(said)}")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from . import _options, command
 
 if TYPE_CHECKING:
+    from tool_loop.console.terminal import Terminal
     from tool_loop.events import Event
     from tool_loop.limits import Limits
     from tool_loop.ports import Tools
-    from tool_loop.terminal import Terminal
-    from tool_loop.testing.replaying import Difference
+    from tool_loop.redrive.driving import Difference
 
 EPILOG = """\
 No model is asked and no tool is run: replies and results come from the record, and what happened from
@@ -40,8 +40,8 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: Namespace) -> int:
-    from tool_loop.terminal import Terminal
-    from tool_loop.testing.replaying import redrive
+    from tool_loop.console.terminal import Terminal
+    from tool_loop.redrive.driving import redrive
 
     from ._store import find_run, saved_runs
 
@@ -68,8 +68,8 @@ def parts(args: Namespace, events: Sequence[Event], err: Terminal) -> tuple[Tool
     from ._setup import limits_of, named, recorded_meta, tools_of, with_recorded
 
     if args.agent:
+        from tool_loop.api import Agent
         from tool_loop.errors import UsageError
-        from tool_loop.front import Agent
 
         found = named(args.agent, "--agent")
         agent = found() if callable(found) else found
@@ -91,8 +91,8 @@ def parts(args: Namespace, events: Sequence[Event], err: Terminal) -> tuple[Tool
 
 def _say(run_id: str, events: Sequence[Event], found: Sequence[Difference], out: Terminal) -> None:
     from tool_loop import __version__
-    from tool_loop.tally import plural
-    from tool_loop.terminal import one_line, safe
+    from tool_loop.console.tally import plural
+    from tool_loop.console.terminal import one_line, safe
 
     for difference in found:
         out.line(out.style(one_line(f"record {difference.index}, step {difference.step}: {difference.what}"), "bold"))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from . import _options, command
 
 if TYPE_CHECKING:
-    from tool_loop.runs import Record
-    from tool_loop.sqlite_journal import SqliteJournal
+    from tool_loop.journal.runs import Record
+    from tool_loop.journal.sqlite import SqliteJournal
 
 EPILOG = """\
 The page is one file: it fetches nothing, and reads without JavaScript. Without -o it goes to standard
@@ -47,15 +47,15 @@ def run(args: Namespace) -> int:
 
 
 def _records(journal: SqliteJournal, run_id: str) -> list[Record]:
-    from tool_loop.scrub import scrubbed
+    from tool_loop.redaction.scrub import scrubbed
 
     # Before it becomes HTML: a key with an & in it would be none any more.
     return [record._replace(event=scrubbed(record.event)) for record in journal.records(run_id)]
 
 
 def _write(html: str, output: str) -> None:
+    from tool_loop.console.terminal import Terminal, one_line
     from tool_loop.errors import UsageError
-    from tool_loop.terminal import Terminal, one_line
 
     if output == "-":
         # As bytes: what a terminal's encoding cannot hold, a page must.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from . import _options, command
 
 if TYPE_CHECKING:
-    from tool_loop.runs import RunInfo
-    from tool_loop.terminal import Terminal
+    from tool_loop.console.terminal import Terminal
+    from tool_loop.journal.runs import RunInfo
 
 
 def register(subparsers: Any) -> None:
@@ -21,7 +21,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: Namespace) -> int:
-    from tool_loop.terminal import Terminal
+    from tool_loop.console.terminal import Terminal
 
     from ._store import saved_runs
 
@@ -51,7 +51,7 @@ def _as_json(runs: list[RunInfo], out: Terminal) -> None:
 def _as_table(runs: list[RunInfo], out: Terminal) -> None:
     import time
 
-    from tool_loop.terminal import clip, one_line
+    from tool_loop.console.terminal import clip, one_line
 
     width = max(12, *(len(info.id) for info in runs)) if runs else 12
     width = min(width, 24)

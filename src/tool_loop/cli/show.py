@@ -17,7 +17,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: Namespace) -> int:
-    from tool_loop.terminal import Terminal
+    from tool_loop.console.terminal import Terminal
 
     from ._store import find_run, saved_runs
 
@@ -33,9 +33,9 @@ def run(args: Namespace) -> int:
         return 0
     from time import localtime, strftime
 
-    from tool_loop.describe import full
-    from tool_loop.tally import Tally
-    from tool_loop.terminal import one_line, safe
+    from tool_loop.console.describe import full
+    from tool_loop.console.tally import Tally
+    from tool_loop.console.terminal import one_line, safe
 
     out.line(f"run {run_id}, {strftime('%Y-%m-%d %H:%M', localtime(records[0].at))}")
     tally = Tally()

@@ -8,24 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .anthropic import AnthropicMessages
-    from .openai_chat import OpenAIChat
-    from .openai_responses import OpenAIResponses
+    from .anthropic.model import AnthropicMessages
+    from .chat.model import OpenAIChat
+    from .http.transport import Caps, Timeouts
+    from .responses.model import OpenAIResponses
     from .retry import Retrying, RetryPolicy
     from .scripted import ScriptedLLM, ScriptError, Sent, Turn, calls
-    from .transport import Caps, Timeouts
 
 _HOMES = {
-    "AnthropicMessages": "anthropic",
-    "Caps": "transport",
-    "OpenAIChat": "openai_chat",
-    "OpenAIResponses": "openai_responses",
+    "AnthropicMessages": "anthropic.model",
+    "Caps": "http.transport",
+    "OpenAIChat": "chat.model",
+    "OpenAIResponses": "responses.model",
     "RetryPolicy": "retry",
     "Retrying": "retry",
     "ScriptError": "scripted",
     "ScriptedLLM": "scripted",
     "Sent": "scripted",
-    "Timeouts": "transport",
+    "Timeouts": "http.transport",
     "Turn": "scripted",
     "calls": "scripted",
 }

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from tool_loop.events import ModelReplied
-    from tool_loop.messages import Transcript
     from tool_loop.ports import Emit, Request
+    from tool_loop.transcript import Transcript
 
     from .endpoint import Assembler, Endpoint
     from .history import Encoder

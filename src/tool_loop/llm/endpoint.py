@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from tool_loop.errors import ConfigurationError, ProviderError
+from tool_loop.redaction.secret import SealedHeaders, Secret, printable
 
-from .secret import SealedHeaders, Secret, printable
-from .sse import EventTooLarge, SSEEvent, SSEReader
+from .http.sse import EventTooLarge, SSEEvent, SSEReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tool_loop.events import ModelReplied
     from tool_loop.ports import Emit
 
-    from .failures import Failures
-    from .transport import Exchange, Transport
+    from .errors.failures import Failures
+    from .http.transport import Exchange, Transport
 
 Json: TypeAlias = Any  # whatever json.loads gave; an assembler turns it into our own types
 

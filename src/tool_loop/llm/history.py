@@ -13,16 +13,15 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from tool_loop.messages import AssistantMessage, ToolMessage, UserMessage
+from tool_loop.transcript import AssistantMessage, ToolMessage, UserMessage
 
 from .text import Names, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 
-    from tool_loop.messages import Message, Transcript
     from tool_loop.ports import ToolSpec
+    from tool_loop.transcript import Message, Transcript
 
 # What a call without a result is told to have come to.
 NO_RESULT: Final = '{"error": "cancelled", "message": "the run was interrupted before this call was over"}'

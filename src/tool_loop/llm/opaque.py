@@ -21,7 +21,7 @@ from tool_loop.events import ToolCall
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tool_loop.messages import AssistantMessage
+    from tool_loop.transcript import AssistantMessage
 
 Json: TypeAlias = Any  # an item of the provider's own: never looked into, only sent back
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tool_loop.events import ModelReplied
     from tool_loop.ports import LLM, Emit, Request
 
-    from .openai_chat import OpenAIChat
-    from .openai_responses import OpenAIResponses
+    from .chat.model import OpenAIChat
+    from .responses.model import OpenAIResponses
 
 Api: TypeAlias = Literal["chat", "responses", "messages"]
 APIS: Final[tuple[Api, ...]] = ("chat", "responses", "messages")
@@ -149,7 +149,7 @@ class _Switching:
 
 
 def _chat(model: str | None, base_url: str | None, api_key: str | None, options: dict[str, Any]) -> OpenAIChat:
-    from .openai_chat import OpenAIChat
+    from .chat.model import OpenAIChat
 
     return OpenAIChat(model, base_url, api_key, **options)
 
@@ -157,13 +157,13 @@ def _chat(model: str | None, base_url: str | None, api_key: str | None, options:
 def _responses(
     model: str | None, base_url: str | None, api_key: str | None, options: dict[str, Any]
 ) -> OpenAIResponses:
-    from .openai_responses import OpenAIResponses
+    from .responses.model import OpenAIResponses
 
     return OpenAIResponses(model, base_url, api_key, **options)
 
 
 def _messages(model: str | None, base_url: str | None, api_key: str | None, options: dict[str, Any]) -> LLM:
-    from .anthropic import AnthropicMessages
+    from .anthropic.model import AnthropicMessages
 
     options = dict(options)
     most = options.pop("max_output_tokens", None)

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from tool_loop.errors import ToolLoopError
 from tool_loop.events import ModelReplied, ReasoningDelta, TextDelta, ToolCall, Usage
-from tool_loop.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from tool_loop.transcript import AssistantMessage, Message, ToolMessage, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
-    from tool_loop.messages import Transcript
     from tool_loop.ports import Emit, Request
+    from tool_loop.transcript import Transcript
 
 
 _UNKNOWN: Final = Usage()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tool_loop.errors import ConfigurationError, ToolError
 from tool_loop.ports import Effect
-from tool_loop.registry import ToolContext
+from tool_loop.toolbox.registry import ToolContext
 
 from .connection import Connection
 from .results import is_lost, text_of, told

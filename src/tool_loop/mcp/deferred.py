@@ -18,7 +18,7 @@ from typing import Any, Final
 from tool_loop.errors import ToolError
 from tool_loop.events import ToolCall, ToolReturned
 from tool_loop.ports import Effect, Preview, Tools, ToolSpec
-from tool_loop.registry import Approve, Tool, ToolRegistry, parse_arguments
+from tool_loop.toolbox.registry import Approve, Tool, ToolRegistry, parse_arguments
 
 # Above this many tools the schemas cost more than a search does.
 THRESHOLD: Final = 30

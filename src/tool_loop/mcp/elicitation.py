@@ -17,7 +17,7 @@ from typing import Any
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.events import ToolCall
 from tool_loop.ports import Pending, Reviewer
-from tool_loop.registry import parse_arguments
+from tool_loop.toolbox.registry import parse_arguments
 
 from .names import plain_name
 
@@ -69,7 +69,7 @@ def _description(server: str, asked: Any, schema: dict[str, Any]) -> str:
 
 
 def _fitting(server: str, schema: dict[str, Any], text: str) -> dict[str, Any] | None:
-    from tool_loop._call import compiled
+    from tool_loop.toolbox.call import compiled
 
     try:
         content = parse_arguments(text)

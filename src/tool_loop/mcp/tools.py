@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, overload
 
 from tool_loop.errors import ConfigurationError, FatalError, UsageError
 from tool_loop.ports import Reviewer
-from tool_loop.registry import Tool, ToolContext
+from tool_loop.toolbox.registry import Tool, ToolContext
 
 from .calls import Caller
 from .config import load_servers

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 from .workspace import workspace
 
 if TYPE_CHECKING:
-    from tool_loop.llm.replay import ReplayLLM, ReplayMismatch
+    from tool_loop.audit.invariants import Broken, check, check_messages, check_requests
+    from tool_loop.recording.recording import Recording
+    from tool_loop.recording.replay import ReplayLLM, ReplayMismatch
+    from tool_loop.redrive.driving import Difference, redrive
+    from tool_loop.runtime.clock import Deadlock, FakeClock, VirtualLoop, run_virtual
 
-    from .behaviours import Behaviour, HttpDate, Received, Response, answer, ok_chat, ok_json, ok_sse
-    from .call_faults import (
+    from .faults.calls import (
         argument,
         arguments,
         asks_for,
@@ -36,11 +39,8 @@ if TYPE_CHECKING:
         unknown_tool,
         wrong_type,
     )
-    from .clock import Deadlock, FakeClock, VirtualLoop, run_virtual
-    from .faults import Faults
-    from .injectors import INJECTORS, fault
-    from .invariants import Broken, check, check_messages, check_requests
-    from .model_faults import (
+    from .faults.injectors import INJECTORS, fault
+    from .faults.model import (
         auth,
         bad_gateway,
         bad_request,
@@ -64,10 +64,8 @@ if TYPE_CHECKING:
         tls_error,
         unavailable,
     )
-    from .plans import Struck
-    from .recording import Recording
-    from .replaying import Difference, redrive
-    from .run_faults import (
+    from .faults.plans import Struck
+    from .faults.run import (
         busy,
         cancel,
         clock_jump,
@@ -86,43 +84,45 @@ if TYPE_CHECKING:
         tool_error,
         write_error,
     )
+    from .faults.schedule import Faults
+    from .faults.strike import Fault, ProcessDied
+    from .faults.wire import FAULTS
+    from .faults.wire_model import Asked, WireModel
     from .runner import AgentRun, InvariantBroken
-    from .scoring import Line, markdown, scorecard
-    from .server import FaultServer
-    from .strike import Fault, ProcessDied
-    from .wire_faults import FAULTS
-    from .wire_model import Asked, WireModel
+    from .scoring.card import Line, markdown, scorecard
+    from .server.behaviours import Behaviour, HttpDate, Received, Response, answer, ok_chat, ok_json, ok_sse
+    from .server.server import FaultServer
 
 # Which module has which names.
 _NAMES = {
-    "behaviours": "Behaviour HttpDate Received Response answer ok_chat ok_json ok_sse",
-    "call_faults": (
+    "server.behaviours": "Behaviour HttpDate Received Response answer ok_chat ok_json ok_sse",
+    "faults.calls": (
         "argument arguments asks_for bad_json call_as_text cut_by_length duplicate_ids foreign_ids "
         "missing_field missing_ids more_calls same_call unknown_field unknown_tool wrong_type"
     ),
-    "clock": "Deadlock FakeClock VirtualLoop run_virtual",
-    "faults": "Faults",
-    "injectors": "INJECTORS fault",
-    "invariants": "Broken check check_messages check_requests",
-    "model_faults": (
+    "..runtime.clock": "Deadlock FakeClock VirtualLoop run_virtual",
+    "faults.schedule": "Faults",
+    "faults.injectors": "INJECTORS fault",
+    "..audit.invariants": "Broken check check_messages check_requests",
+    "faults.model": (
         "auth bad_gateway bad_request content_filter context_length costly cut_stream empty_reply "
         "cut_thought filtered_answer http_status model_output name_not_found nameless_call not_found "
         "overloaded quota rate_limit redirect server_error tls_error unavailable"
     ),
-    "plans": "Struck",
-    "recording": "Recording",
-    "run_faults": (
+    "faults.plans": "Struck",
+    "..recording.recording": "Recording",
+    "faults.run": (
         "busy cancel clock_jump crash damaged denied die disk_full expired fenced hang poisoned returns "
         "returns_too_much slow tool_error write_error"
     ),
-    "replaying": "Difference redrive",
+    "..redrive.driving": "Difference redrive",
     "runner": "AgentRun InvariantBroken",
-    "scoring": "Line markdown scorecard",
-    "server": "FaultServer",
-    "strike": "Fault ProcessDied",
-    "wire_faults": "FAULTS",
-    "wire_model": "Asked WireModel",
-    "..llm.replay": "ReplayLLM ReplayMismatch",
+    "scoring.card": "Line markdown scorecard",
+    "server.server": "FaultServer",
+    "faults.strike": "Fault ProcessDied",
+    "faults.wire": "FAULTS",
+    "faults.wire_model": "Asked WireModel",
+    "..recording.replay": "ReplayLLM ReplayMismatch",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from .clock import FakeClock
-    from .faults import Faults
+    from tool_loop.runtime.clock import FakeClock
+
+    from .faults.schedule import Faults
     from .runner import AgentRun
 
 
@@ -60,7 +61,7 @@ def scripted_model(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any
 @pytest.fixture
 def faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
     """`Faults`, all of which must have struck by the end; a fault that never struck shows nothing."""
-    from .faults import Faults
+    from .faults.schedule import Faults
 
     made = Faults()
     yield made
@@ -74,7 +75,7 @@ def fault_server() -> Iterator[Callable[..., Any]]:
     """`fault_server(*behaviours)`: a `FaultServer` that runs until the test is over; its `url` is where."""
     from contextlib import ExitStack
 
-    from .server import FaultServer
+    from .server.server import FaultServer
 
     with ExitStack() as stack:
 
@@ -87,7 +88,7 @@ def fault_server() -> Iterator[Callable[..., Any]]:
 @pytest.fixture
 def fake_clock() -> FakeClock:
     """A wall clock that stands still until it is advanced, and follows virtual time."""
-    from .clock import FakeClock
+    from tool_loop.runtime.clock import FakeClock
 
     return FakeClock()
 
@@ -95,7 +96,7 @@ def fake_clock() -> FakeClock:
 @pytest.fixture
 def virtual_run() -> Callable[..., Any]:
     """`virtual_run(coroutine)`: run it in virtual time, where no wait takes any."""
-    from .clock import run_virtual
+    from tool_loop.runtime.clock import run_virtual
 
     return run_virtual
 

@@ -10,15 +10,14 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tool_loop.audit.invariants import check
 from tool_loop.errors import ToolLoopError
-from tool_loop.registry import ToolRegistry
-
-from .clock import run_virtual
-from .invariants import check
+from tool_loop.runtime.clock import run_virtual
+from tool_loop.toolbox.registry import ToolRegistry
 
 if TYPE_CHECKING:
+    from tool_loop.api import Agent
     from tool_loop.events import Event
-    from tool_loop.front import Agent
     from tool_loop.limits import Limits
     from tool_loop.result import Result
 

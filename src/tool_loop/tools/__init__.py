@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from tool_loop.registry import Tool
+from tool_loop.toolbox.registry import Tool
 
 from ._calculator import calculator
 

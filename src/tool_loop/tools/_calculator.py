@@ -5,7 +5,7 @@ What can be written and how it is computed is in `_arithmetic.py`, loaded with t
 
 from __future__ import annotations
 
-from tool_loop.registry import Tool
+from tool_loop.toolbox.registry import Tool
 
 
 def calc(expression: str) -> str:

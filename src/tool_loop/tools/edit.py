@@ -13,7 +13,7 @@ from typing import Any
 
 from tool_loop.errors import ToolError
 from tool_loop.ports import Preview
-from tool_loop.registry import NotRun, Tool, ToolContext
+from tool_loop.toolbox.registry import NotRun, Tool, ToolContext
 
 from .change import Change, conflict, edited, happened, make, written
 from .workspace import Root

@@ -18,9 +18,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tool_loop._threads import run_in_thread
-from tool_loop._tool import Tool, ToolContext
 from tool_loop.errors import ToolError
+from tool_loop.runtime.threads import run_in_thread
+from tool_loop.toolbox.tool import Tool, ToolContext
 
 if TYPE_CHECKING:
     from tool_loop.sandbox.box import Box, Permission

@@ -14,8 +14,8 @@ import weakref
 from dataclasses import replace
 from functools import partial
 
-from tool_loop._threads import run_in_thread
 from tool_loop.errors import ToolError
+from tool_loop.runtime.threads import run_in_thread
 
 from ._beneath import READ
 from ._engine import Engine, Place, Query, find, search_engine

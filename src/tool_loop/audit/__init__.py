@@ -1,0 +1,1 @@
+"""Holds a run against what must be true of every one."""

@@ -1,0 +1,1 @@
+"""Where runs are kept: in memory, or in one SQLite file. Both give a run to one writer at a time."""

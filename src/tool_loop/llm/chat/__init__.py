@@ -1,0 +1,1 @@
+"""Chat completions: OpenAI's first API, which nearly every other provider speaks."""

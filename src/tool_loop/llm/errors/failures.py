@@ -1,0 +1,145 @@
+"""What a server says when it refuses or fails, read from every shape, as one `ProviderError`.
+
+The kind decides what happens next (wait and retry, compact, stop), so it is sorted by the words of
+the error as well as by its status: a 429 may be an empty account, a 413 or a 500 a full context. The
+message says what to do, then what the server said, without the key and without control characters.
+
+Knows nothing about HTTP libraries, streams or the shape of a good reply.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tool_loop.errors import TRANSIENT, ProviderError, ProviderKind
+from tool_loop.redaction.secret import Secret, printable
+
+from .body import KEPT, READ, Said, read_error, read_object
+from .vocabulary import sort_error, window_in
+from .waits import asked_wait
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Json: TypeAlias = Any  # whatever json.loads gave; see body.py
+
+# How much of what a server said is shown.
+SHOWN: Final = 500
+
+_ADVICE: Final[dict[ProviderKind, str]] = {
+    "quota": "the account is used up, and no waiting cures that. Check its balance and limits.",
+    "context_length": "the conversation is longer than the model's context.",
+    "content_filter": "the request was stopped by the content filter.",
+    "rate_limit": "too many requests or tokens for now.",
+    "overloaded": "the server is overloaded.",
+    "timeout": "the server ran out of time.",
+    "model_output": "the server refused what its own model wrote.",
+    "bad_request": "the request was refused.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Makes the errors of one endpoint.
+
+    `host` and `model` are named in messages; `key_name`, `url_name` and `model_name` are what a
+    person sets to change them. `secret` is removed from everything that is shown.
+    """
+
+    host: str
+    model: str
+    key_name: str = "OPENAI_API_KEY"
+    url_name: str = "OPENAI_BASE_URL"
+    model_name: str = "OPENAI_MODEL"
+    secret: Secret = field(default_factory=lambda: Secret(""))
+
+    def refused(self, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
+        """The error of a response whose status is not 200. `now` is the time of day in seconds."""
+        text = body[: 64 * KEPT].decode("utf-8", "replace").strip().removeprefix("\ufeff")
+        if status < 300:
+            # A 204 from a proxy that lost the body, a 202 that queued the request: nothing was refused.
+            return self.protocol(f"status {status} and no reply", text, status=status)
+        if status < 400:
+            return self._redirected(status, headers)
+        said = read_error(text)
+        kind = sort_error(status, said.codes, said.text)
+        wait = asked_wait(headers, now, text[:READ])
+        if kind == "quota" and wait is not None and wait > 0 and status == 429:
+            # "You exceeded your current quota, retry in 36 s": some call the limit of a minute a quota.
+            kind = "rate_limit" if "insufficientquota" not in said.codes else kind
+        return self._error(kind, said, status, wait=wait, should=headers.get("x-should-retry", ""))
+
+    def inside(self, body: Json, *, status: int = 200, tokens: int = 0) -> ProviderError:
+        """The error of an `error` object that came with a 200 or in a stream; its own code decides."""
+        said = read_object(body)
+        kind = sort_error(said.status, said.codes, said.text)
+        return self._error(kind, said, status, wait=asked_wait({}, 0.0, said.text), tokens=tokens)
+
+    def protocol(self, what: str, raw: str = "", *, status: int | None = 200, tokens: int = 0) -> ProviderError:
+        """The reply is not what the API promises. `raw` is shown, so that a person can see what it is."""
+        shown = self._shown(raw, 200)
+        text = f"{self.host} answered with {what}" + (f": {shown}" if shown else "")
+        return ProviderError(text, kind="protocol", status=status, tokens=tokens, raw=self._shown(raw, KEPT))
+
+    def turn_failed(self, finish: str, kind: ProviderKind, *, tokens: int = 0) -> ProviderError:
+        """The reply says itself that its turn failed, by its reason of ending and no error beside it."""
+        said = f"the model's turn failed ({self._shown(finish, 80)})"
+        text = f"an error in the reply of {self.host}: {said}"
+        return ProviderError(text, kind=kind, status=200, tokens=tokens, raw=said)
+
+    def empty(self, *, tokens: int = 0, why: str = "") -> ProviderError:
+        """The reply is well formed and says nothing."""
+        text = f"{self.host} answered with neither text nor tool calls" + (f" ({why})" if why else "")
+        return ProviderError(text, kind="empty", status=200, tokens=tokens)
+
+    def _error(
+        self,
+        kind: ProviderKind,
+        said: Said,
+        status: int,
+        *,
+        wait: float | None = None,
+        should: str = "",
+        tokens: int = 0,
+    ) -> ProviderError:
+        shown = self._shown(said.text, SHOWN)
+        place = f"an error in the reply of {self.host}" if status == 200 else f"{status} from {self.host}"
+        advice = self._advice(kind, said)
+        text = f"{place}: {advice}" + (f" It said: {shown}" if shown else "")
+        return ProviderError(
+            text,
+            kind=kind,
+            status=status,
+            # The server's own word, where it has one, on what waiting could cure.
+            retryable=kind in TRANSIENT and should.lower() != "false",
+            retry_after=wait if kind in TRANSIENT else None,
+            param=self._shown(said.param, 100),
+            window=(said.window or window_in(said.text)) if kind == "context_length" else None,
+            tokens=tokens,
+            raw=self._shown(said.text, KEPT),
+        )
+
+    def _advice(self, kind: ProviderKind, said: Said) -> str:
+        if kind == "auth":
+            if not self.secret:
+                return f"it wants a key and none was sent. Set {self.key_name}."
+            return f"the key in {self.key_name} was refused, or may not use this model."
+        if kind == "not_found":
+            return f"no such model or path. Check {self.model_name} ({printable(self.model, 80)}) and {self.url_name}."
+        if kind == "bad_request" and said.param:
+            return f"the request was refused because of '{self._shown(said.param, 100)}'."
+        return _ADVICE.get(kind, "the server failed.")
+
+    def _redirected(self, status: int, headers: Mapping[str, str]) -> ProviderError:
+        # Never followed: the key is for this origin only. The origin alone is shown, because login
+        # pages are given tokens in their paths.
+        to = re.match(r"\w+://[^/?#\s]*", headers.get("location", ""))
+        where = f" to {self._shown(to[0].rpartition('@')[2] if '@' in to[0] else to[0], 100)}" if to else ""
+        text = f"{status} from {self.host}: a redirect{where}, which is not followed. Check {self.url_name}."
+        return ProviderError(text, kind="bad_request", status=status)
+
+    def _shown(self, text: str, most: int) -> str:
+        # Scrubbed before it is cut, or the cut could leave the first half of a key behind.
+        return printable(self.secret.scrub(text[: 16 * KEPT]), most)

@@ -1,0 +1,153 @@
+"""What an approval allows, and what becomes of a call that a crash left in doubt.
+
+An approval is bound to a fingerprint of exactly what was shown (tool, definition, arguments, scope),
+and is used up by the one `IntentRecorded` that names it. No allow means no run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from tool_loop import transcript as say
+from tool_loop.events import ApprovalDecided, ApprovalRequest, ApprovalRequested, IntentRecorded, ToolCall, ToolReturned
+from tool_loop.ports import Pending, Preview, Reviewer, Tools
+from tool_loop.state import State
+
+from .shield import settle
+
+if TYPE_CHECKING:
+    from tool_loop.agent import Attempt
+
+logger = logging.getLogger(__name__)
+
+
+def effective(call: ToolCall, decision: ApprovalDecided) -> ToolCall:
+    """The call that will run: as asked, or with the arguments a person put in their place."""
+    if decision.arguments is None or decision.call_id != call.id:
+        return call
+    return replace(call, arguments=decision.arguments)
+
+
+def refused(state: State, tools: Tools, call: ToolCall, now: float) -> ToolReturned | None:
+    """The result of a call that a person did not allow, or that is no longer what they allowed."""
+    decision = state.decision(call)
+    if decision is None:
+        return None
+    if not decision.allowed:
+        return say.outcome_unknown(call, decision.note) if call.id in state.doubtful else say.denied(call, decision)
+    if decision.expires_at is not None and now > decision.expires_at:
+        return say.denied(call, decision, "the approval expired before the call could run")
+    # A standing approval names the tool and not the arguments, so only an exact one is compared.
+    if decision.call_id == call.id and decision.fingerprint != fingerprint(tools, effective(call, decision)):
+        return say.denied(call, decision, "the call or its tool is not what was approved; it has to be approved again")
+    return None
+
+
+def previewed(tools: Tools, call: ToolCall) -> Preview | None:
+    """What the call would do, where these tools can say it: a port of somebody's own may be older than this."""
+    look = getattr(tools, "preview", None)
+    return look(call) if look else None
+
+
+def fingerprint(tools: Tools, call: ToolCall, preview: Preview | None = None) -> str:
+    return tools.fingerprint(call, preview) if preview else tools.fingerprint(call)
+
+
+async def marked(attempt: Attempt, call: ToolCall) -> dict[str, str]:
+    """The mark of the call's preview, on record before it starts, as `Tools.run` takes it.
+
+    After a crash it is what the probe tells by whether the call happened. The tool refuses to work on
+    another state of things than this one, and without a mark at all, so what was allowed is what is done.
+    """
+    preview = previewed(attempt.tools, call)
+    if preview is None or not preview.mark:
+        return {}
+    if preview.asks and attempt.log.state.decision(attempt.log.state.pending[call.id]) is None:
+        return {}  # it needed nobody when that was looked at, and it does by now
+    await attempt.record(IntentRecorded((call.id,), mark=preview.mark))
+    return {"mark": preview.mark}
+
+
+async def ask_person(attempt: Attempt, calls: Sequence[ToolCall]) -> bool:
+    """Put the question on record, then to the reviewer; False when the run has to wait for a decision."""
+    state, tools = attempt.log.state, attempt.tools
+    seen = {c.id: previewed(tools, c) for c in calls}
+    # Asked anew where what it works on has changed since: what is shown is what an answer is bound to.
+    requests = [_request(state, tools, c, seen[c.id]) for c in calls if not state.decision(c)]
+    if new := tuple(r for r in requests if r.call_id not in state.requested or _changed(state, r)):
+        await attempt.record(ApprovalRequested(new))
+    if attempt.reviewer is None:
+        return False
+    for call in calls:
+        if state.decision(call):
+            continue  # a standing answer to an earlier one covers it
+        shown = pending(state, tools, call, seen[call.id])
+        task, held = await settle(_ask(attempt.reviewer, shown), until=attempt.until())
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if error:
+            logger.warning("the reviewer failed; the call goes on waiting", exc_info=error)
+        if held:
+            raise held
+        if error or not task.done() or task.cancelled():
+            return False
+        if not state.decision(call):  # somebody may have been faster, from elsewhere
+            await attempt.record(_bound(task.result(), shown, tools))
+    return True
+
+
+async def look_into(attempt: Attempt, call: ToolCall) -> ToolReturned | None:
+    """What became of a call that an earlier attempt started: what its probe says, or what a person will.
+
+    Returns its result; or None, either with the question to a person on record, or with a new
+    intent on record because it certainly did not happen and is to run now.
+    """
+    state, tools = attempt.log.state, attempt.tools
+    if (never_ran := tools.refuse(call)) is not None:
+        return never_ran
+    mark = {"mark": state.marks[call.id]} if call.id in state.marks else {}
+    found = await tools.probe(call, key=attempt.key(call), **mark)
+    if isinstance(found, ToolReturned):
+        return found
+    gated = tools.needs_approval(call) or call.id in state.reviewed
+    if found is False and not gated:
+        await attempt.record(IntentRecorded((call.id,)))
+        return None
+    if gated or attempt.reviewer is not None:
+        await attempt.record(ApprovalRequested((_request(state, tools, call, previewed(tools, call)),)))
+        return None
+    return say.outcome_unknown(call)
+
+
+def pending(state: State, tools: Tools, call: ToolCall, preview: Preview | None = None) -> Pending:
+    """Everything a person needs to decide about this call."""
+    about = next((s.description for s in tools.specs() if s.name == call.name), "")
+    preview = preview or previewed(tools, call)
+    bound = state.requested.get(call.id) or fingerprint(tools, call, preview)
+    return Pending(call, bound, "in_doubt" if call.id in state.doubtful else "policy", about, preview)
+
+
+def _request(state: State, tools: Tools, call: ToolCall, preview: Preview | None) -> ApprovalRequest:
+    why: Literal["policy", "in_doubt"] = "in_doubt" if call.id in state.doubtful else "policy"
+    seen = preview or Preview()
+    return ApprovalRequest(call.id, fingerprint(tools, call, preview), why, seen.mark, seen.rule)
+
+
+def _changed(state: State, request: ApprovalRequest) -> bool:
+    return bool(request.mark) and state.requested[request.call_id] != request.fingerprint
+
+
+def _bound(said: ApprovalDecided, shown: Pending, tools: Tools) -> ApprovalDecided:
+    """The decision, tied to the call that was shown, whatever the reviewer returned: one that mixes
+    two calls up cannot allow the one it did not show.
+    """
+    bound = shown.fingerprint
+    if said.arguments is not None:
+        bound = fingerprint(tools, replace(shown.call, arguments=said.arguments))
+    return replace(said, call_id=shown.call.id, fingerprint=bound)
+
+
+async def _ask(reviewer: Reviewer, shown: Pending) -> ApprovalDecided:
+    return await reviewer(shown)

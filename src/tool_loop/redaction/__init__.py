@@ -1,0 +1,1 @@
+"""Keys that cannot be printed, and their removal from whatever leaves the process."""

@@ -1,0 +1,1 @@
+"""Drives a saved run again through today's code, and says where it would act differently."""

@@ -1,0 +1,1 @@
+"""How an agent comes out of everything that can go wrong: the cases, and how they are scored."""

@@ -1,0 +1,1 @@
+"""A loopback HTTP server that fails on schedule."""

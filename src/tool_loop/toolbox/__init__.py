@@ -1,0 +1,1 @@
+"""What makes a function a tool, and a tool call a result."""

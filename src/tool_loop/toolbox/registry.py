@@ -1,0 +1,324 @@
+"""Turns whatever a tool does into one `ToolReturned`: success, bad arguments, crash, timeout.
+
+Knows nothing about models, journals or the order of calls; the loop decides those.
+
+    what happens                                  what the model reads
+    the tool returns                              its text, or compact JSON, cut to a size
+    it returns a generator, a map, a view         what is in there, drawn where the tool runs
+    it returns what nothing can be shown of       tool_crashed; the log tells the author what to return
+    no tool has that name                         unknown_tool: the nearest name, and all of them
+    the arguments are not one JSON object         bad_json: where it breaks, and the likely cure
+    a field is missing, mistyped, unknown         invalid_arguments: each field, by its path
+    the tool raises ToolError                     the author's own kind, message and hint
+    it takes longer than it may                   timed_out: and whether it may still be running
+    it raises anything else, SystemExit too       tool_crashed: the type only, the text is withheld
+
+A failure is data because the model can mend it: of a small real model's calls with a wrong path 11 of
+11 were mended when the hint carried the answer, and 0 of 11 when it only said where to look. So nothing
+a tool does raises here. Two things pass, which are not the tool's: a cancel from outside, and Ctrl-C.
+
+What a call costs is in this file and `call.py`; the words for each failure, the schemas and the
+signatures are in the files they import, and are not touched while all goes well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from tool_loop.errors import ToolError, UsageError
+from tool_loop.events import Event, Signal, ToolCall, ToolReturned
+from tool_loop.ports import Effect, Emit, Preview, ToolSpec
+
+from .call import as_error, as_text, canonical, checked, parse_arguments, perform, ready
+from .failures import failure, kind_of, unknown_tool
+from .signature import is_async
+from .tool import NotRun, Progress, Tool, ToolContext, as_tool, probe_arguments, tool
+
+if TYPE_CHECKING:
+    from .drawn import Later
+
+__all__ = ["Approve", "NotRun", "Tool", "ToolContext", "ToolRegistry", "canonical", "parse_arguments", "tool"]
+
+# Which calls need a person: none, all that may change something, all, or what a function says.
+Approve: TypeAlias = Literal["never", "effects", "always"] | Callable[[ToolCall, Tool], bool]
+
+logger = logging.getLogger(__name__)
+# Without any handler Python prints errors to stderr, which belongs to the program and not to us.
+logging.getLogger("tool_loop").addHandler(logging.NullHandler())
+
+# Long enough for the message of any failure that happens before a tool and its limit are known.
+_USUAL_CHARS = 8_000
+
+
+def _ignore(_said: Event | Signal) -> None:
+    """The subscriber of a call that nobody watches."""
+
+
+class ToolRegistry:
+    """The tools of a run, by name. Usable alone: `await registry.run(ToolCall("1", "grep", '{...}'))`.
+
+    Functions among `tools` become tools. `approve` says which calls need a person where the tool
+    itself does not say; "effects" means all but those declared "read". `scope` becomes part of what
+    an approval is bound to, as the tool's own scope and the name of the policy are. Raises UsageError
+    for two tools of one name and for anything that is not a tool.
+    """
+
+    def __init__(
+        self, tools: Iterable[Tool | Callable[..., Any]] = (), *, approve: Approve = "never", scope: str = ""
+    ) -> None:
+        if not isinstance(tools, Iterable):
+            raise UsageError(f"ToolRegistry takes a list of tools, as in ToolRegistry([my_tool]), got {tools!r}")
+        if is_async(approve) if callable(approve) else approve not in ("never", "effects", "always"):
+            raise UsageError(f'approve must be "never", "effects", "always" or a plain function, got {approve!r}')
+        # Kept as a mapping in the order they were given. The tools are the first bytes of every request,
+        # and a provider's cache of the prompt holds only as long as those bytes stay the same.
+        self._approve = approve
+        self._scope = scope
+        self._tools: dict[str, Tool] = {}
+        self._specs: tuple[ToolSpec, ...] | None = None
+        self._digests: dict[str, Any] = {}
+        for item in tools:
+            self._add(item if isinstance(item, Tool) else as_tool(item))
+
+    def _add(self, item: Tool) -> None:
+        if item.name in self._tools:
+            raise UsageError(f"two tools are called {item.name!r}; rename one with name=...")
+        if item.unbound:
+            raise UsageError(f"tool {item.name!r} is a method; take it from an instance: instance.{item.name}")
+        self._tools[item.name] = item
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """All tools as the model sees them, always in the order they were given.
+
+        Raises UsageError when no schema can be made of a signature, or when a hand-written one is not
+        valid: the first request asks for this, so it comes out before a cent is spent.
+        """
+        # Not when the registry is made: a program that only prints its help, or looks up old runs, makes
+        # one too, and must not wait for pydantic. The package's own schemas are tried by its tests.
+        if self._specs is None:
+            for item in self._tools.values():
+                if item.parameters is not None and not _is_ours(item.func):
+                    ready(item)
+            self._specs = tuple(item.spec for item in self._tools.values())
+        return self._specs
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """The tools in the form chat completions take; a copy, the caller's to change."""
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": spec.name,
+                    "description": spec.description,
+                    "parameters": copy.deepcopy(dict(spec.parameters)),
+                },
+            }
+            for spec in self.specs()
+        ]
+
+    def effect(self, name: str) -> Effect | None:
+        """The declared effect class. None for what declares none, and for what does not exist: the loop
+        treats it as `once`, the most dangerous, because nobody has said that it is not.
+        """
+        item = self._tools.get(name)
+        return None if item is None else item.effect
+
+    def polls(self, name: str) -> bool:
+        """Whether asking again for the same thing is what the tool is for, and no sign of going in circles."""
+        item = self._tools.get(name)
+        return item is not None and item.polling
+
+    # --- approval ---------------------------------------------------------------------------------
+
+    def needs_approval(self, call: ToolCall) -> bool:
+        """Whether a person has to allow this call. A policy that fails counts as yes.
+
+        The tool's own `needs_approval` decides before the registry's policy. A call that cannot run
+        at all (see `refuse`) may get either answer.
+        """
+        item = self._tools.get(call.name)
+        if item is None:
+            return False  # nothing will run, so there is nothing to allow
+        try:
+            if callable(item.needs_approval):
+                return bool(item.needs_approval(checked(item, call.arguments)))
+            if item.needs_approval is not None:
+                return item.needs_approval
+            if callable(self._approve):
+                return bool(self._approve(call, item))
+        except ToolError:
+            return True  # the arguments do not fit, so the function of them cannot be asked
+        except Exception:
+            # A policy is a lock, and a lock that is broken has to be shut: a KeyError in a line such as
+            # `lambda a: a["amount"] > 100` must not let the call through.
+            logger.exception("the approval policy for tool %s failed, so a person is asked", item.name)
+            return True
+        return self._approve == "always" or (self._approve == "effects" and item.effect != "read")
+
+    def preview(self, call: ToolCall) -> Preview | None:
+        """What the call would do; None where its tool cannot say, or the call cannot run.
+
+        The tool's own code, so a failure in it is logged, and a person decides without a preview.
+        """
+        item = self._tools.get(call.name)
+        if item is None or item.preview is None:
+            return None
+        try:
+            return item.preview(**checked(item, call.arguments))
+        except ToolError:
+            return None  # the call will fail in the same way, and its result will say why
+        except Exception:
+            logger.exception("the preview of tool %s failed", item.name)
+            return None
+
+    def fingerprint(self, call: ToolCall, preview: Preview | None = None) -> str:
+        """A digest of the tool's name and definition, the arguments, the scopes, the policy and the mark.
+
+        An approval holds for what was shown to the person and for nothing else. Changed arguments have
+        another digest, and so has a tool that was changed since (a new description may promise other
+        things than the one that was approved), or that now works in another directory, or on another
+        state of a file: `preview` is what was shown, asked for here when it is not given. Spaces and the
+        order of keys do not count, since a model that is asked again spells them as it likes.
+        """
+        base = self._digests.get(call.name)
+        if base is None:
+            item = self._tools.get(call.name)
+            what = None if item is None else [item.description, item.spec.parameters, item.effect, item.scope]
+            policy = "function" if callable(self._approve) else self._approve
+            base = sha256(json.dumps([self._scope, policy, call.name, what], sort_keys=True).encode())
+            self._digests[call.name] = base
+        digest = base.copy()
+        # The first half is compact JSON and has no raw line break in it, so that this one parts the two
+        # halves without doubt: no arguments can look like the definition of another tool.
+        digest.update(b"\n" + canonical(call.arguments).encode("utf-8", "surrogatepass"))
+        if (seen := preview or self.preview(call)) is not None and seen.mark:
+            digest.update(b"\n" + seen.mark.encode("utf-8", "surrogatepass"))
+        return str(digest.hexdigest())
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def refuse(self, call: ToolCall) -> ToolReturned | None:
+        """The result of a call that cannot run (unknown tool, bad arguments), else None.
+
+        Asked before a person is: nobody should have to decide about a call that cannot happen.
+        """
+        try:
+            checked(self._find(call.name), call.arguments)
+        except Exception as raised:
+            error = as_error(raised, self._tools.get(call.name))
+            return ToolReturned(call.id, failure(error, _USUAL_CHARS), kind_of(error))
+        return None
+
+    async def run(
+        self, call: ToolCall, *, key: str = "", emit: Emit = _ignore, deadline: float | None = None, mark: str = ""
+    ) -> ToolReturned:
+        """Run one call and return whatever became of it; never raises but for cancellation.
+
+        Calls may run side by side; one that fails, hangs or crashes does not disturb the others. Each
+        ends at its tool's own limit or at `deadline` (of the loop's clock), whichever comes first. A
+        coroutine is stopped then. A plain function cannot be: it is no longer waited for, and the result
+        says that it may still be running.
+
+        The arguments are checked here again, although `refuse` has done so: what has not been checked in
+        this very call does not run, whoever calls.
+        """
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        limit, untrusted, progress = _USUAL_CHARS, False, None
+        item = self._tools.get(call.name)
+        try:
+            item = self._find(call.name)
+            arguments = checked(item, call.arguments)
+            # From here on the words may be the tool's own, also those of a failure.
+            limit, untrusted = item.max_result_chars, item.untrusted
+            if item.context_name is not None:
+                progress = Progress(call.id, emit, loop)
+                arguments[item.context_name] = ToolContext(call.id, key, progress, mark)
+            # What may change something is done to its end, however much of its result can be shown.
+            convert = partial(as_text, limit=limit, drain=item.effect != "read")
+            ends = _ends(item, started, deadline)
+            content, kind = await perform(item.func, arguments, convert, ends, in_task=item.is_async), None
+        except Exception as raised:
+            # The one place where what a tool raises becomes a result. A cancel is no Exception and goes on.
+            error = as_error(raised, item, started, deadline)
+            content, kind = failure(error, limit), kind_of(error)
+        finally:
+            # A thread that was given up on may still speak, to a run that has gone on or is over.
+            if progress is not None:
+                progress.open = False
+        return ToolReturned(call.id, content, kind, loop.time() - started, untrusted=untrusted)
+
+    async def probe(self, call: ToolCall, *, key: str = "", mark: str = "") -> ToolReturned | bool | None:
+        """What became of a call that was started before a crash: its result, False (not run), or None.
+
+        A probe looks, it does not act, so it may be asked as often as one likes. One that fails or takes
+        too long cannot tell, and then a person decides, or the model is told that nobody knows.
+        """
+        item = self._tools.get(call.name)
+        if item is None or item.probe_func is None:
+            return None
+        started = asyncio.get_running_loop().time()
+        try:
+            func = item.probe_func
+            arguments = probe_arguments(func, checked(item, call.arguments), call.id, key, mark)
+            convert = partial(_as_finding, limit=item.max_result_chars)
+            content = await perform(func, arguments, convert, _ends(item, started, None), in_task=is_async(func))
+        except Exception:
+            # Not knowing is an answer here, and the safe one: nothing is run on a guess.
+            logger.exception("the probe of tool %s failed", item.name)
+            return None
+        seconds = asyncio.get_running_loop().time() - started
+        if isinstance(content, str):
+            return ToolReturned(call.id, content, None, seconds, untrusted=item.untrusted)
+        return None if content is None else False
+
+    def _find(self, name: str) -> Tool:
+        item = self._tools.get(name)
+        if item is None:
+            raise unknown_tool(name, self._tools)
+        return item
+
+
+def _is_ours(func: Callable[..., Any]) -> bool:
+    return str(getattr(func, "__module__", "")).partition(".")[0] == "tool_loop"
+
+
+def _ends(item: Tool, started: float, deadline: float | None) -> float | None:
+    if item.timeout_seconds is None:
+        return deadline
+    ends = started + item.timeout_seconds
+    return ends if deadline is None else min(ends, deadline)
+
+
+def _as_finding(value: Any, limit: int) -> str | Later | bool | None:
+    """What a probe says: None and False as they are, anything else is the result of the call."""
+    if value is None:
+        return None
+    if value is False or value is NotRun or isinstance(value, NotRun):
+        return False
+    return as_text(value, limit)

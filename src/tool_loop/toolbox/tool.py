@@ -1,0 +1,303 @@
+"""`Tool` and `@tool`: a function, what a model is told about it, and what it may do.
+
+Knows nothing about how a call runs. Importing this and decorating a function loads neither pydantic
+nor a schema validator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any, Final, get_args, overload
+
+from tool_loop.errors import UsageError
+from tool_loop.events import ToolProgress
+from tool_loop.ports import Effect, Emit, Preview, ToolSpec
+
+from .results import sendable
+from .schema import Form, checked_schema
+from .signature import (
+    Signature,
+    context_parameter,
+    docstring_of,
+    is_async,
+    local_names,
+    name_of,
+    read_signature,
+    readable_parameters,
+    refuse_generators,
+)
+from .typed import TypedForm
+
+# What every provider accepts as a name.
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+# About 8,000 tokens: room for a long file, and twenty of them still fit a usual window.
+MAX_RESULT_CHARS: Final = 30_000
+
+
+class NotRun:
+    """Return it (or False) from a probe to say that the call did not happen and may be run."""
+
+
+def _silent(_text: str) -> None:
+    """Progress that nobody watches, as in the tests of a tool's author."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know about its call: annotate a parameter with it, and it is filled in.
+
+    The model never sees that parameter. `idempotency_key` is the same over every retry and resume of
+    this call, and belongs to no other. `mark` is the one of the call's preview, for a tool that has one:
+    on record, and what an approval was given for.
+    """
+
+    call_id: str = ""
+    idempotency_key: str = ""
+    _say: Callable[[str], None] = field(default=_silent, repr=False, compare=False)
+    mark: str = ""
+
+    def progress(self, text: str) -> None:
+        """Show `text` to whoever watches the run. Works from any thread; ignored once the call is over."""
+        self._say(text)
+
+
+class Progress:
+    """Carries what a tool says to the thread of the loop, for as long as its call is open."""
+
+    __slots__ = ("_call_id", "_emit", "_loop", "open")
+
+    def __init__(self, call_id: str, emit: Emit, loop: asyncio.AbstractEventLoop) -> None:
+        self._call_id = call_id
+        self._emit = emit
+        self._loop = loop
+        self.open = True
+
+    def __call__(self, text: str) -> None:
+        try:
+            # Through the loop also when it is the loop's own thread that speaks: subscribers are not
+            # made for other threads, and a subscriber that fails must not fail the tool.
+            self._loop.call_soon_threadsafe(self._show, sendable(str(text)))
+        except RuntimeError:
+            self.open = False  # the loop is closed; a thread that was given up on still talks
+
+    def _show(self, text: str) -> None:
+        if self.open:
+            self._emit(ToolProgress(self._call_id, text))
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """A function a model may call, and everything that is known about it.
+
+    `parameters` is a JSON schema of type object, written by hand; None takes it from the signature of
+    `func`. The function is called with the arguments by name, and may be plain or async.
+
+    `effect` says what running it twice would do: "read", "idempotent" or "once"; undeclared counts as
+    "once". `needs_approval` overrides the registry's policy: True, False, or a function of the
+    arguments. `polling` exempts it from the check for repeated calls. `untrusted` marks its results
+    as written by strangers. Results longer than `max_result_chars` are cut, and the
+    rest is gone: a tool that can have more takes an offset, as `read_file` does. `max_calls` limits the
+    calls of a run. `scope` says what it works on where the arguments do not (a directory, an
+    account): an approval holds for that one only. `preview` is called with the arguments before the call
+    and says what it would do (see `Preview`). `probe_func` is what `probe` registers, and `local` the
+    local names that annotations use; neither is usually given.
+
+    Raises UsageError for whatever cannot work, before anything has run.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] | None
+    func: Callable[..., Any]
+    _: KW_ONLY
+    effect: Effect | None = None
+    timeout_seconds: float | None = 60.0
+    needs_approval: bool | Callable[[dict[str, Any]], bool] | None = None
+    polling: bool = False
+    untrusted: bool = False
+    max_result_chars: int = MAX_RESULT_CHARS
+    max_calls: int | None = None
+    scope: str = ""
+    preview: Callable[..., Preview] | None = None
+    probe_func: Callable[..., Any] | None = None
+    local: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_options(self)
+        refuse_generators(self.func, self.name)
+        if self.parameters is None:
+            if self.local is None:
+                object.__setattr__(self, "local", local_names(self.func))
+        else:
+            copy = checked_schema(self.name, self.parameters)
+            object.__setattr__(self, "parameters", copy)
+            if self.context_name in copy.get("properties", {}):
+                raise UsageError(f"tool {self.name!r}: {self.context_name!r} is both a field and the ToolContext")
+        if self.probe_func is not None:
+            _check_probe(self, self.probe_func)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Work out now what is cheap, so that faults come out here and calls find everything ready."""
+        self.is_async  # noqa: B018
+        self.context_name  # noqa: B018
+        if self.parameters is not None:
+            self.spec  # noqa: B018
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, unchecked, as if it had not been made a tool."""
+        return self.func(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Tool:
+        """A tool written as a method, bound to its instance."""
+        if instance is None or not self.unbound:
+            return self
+        bound = copy.copy(self)
+        object.__setattr__(bound, "func", self.func.__get__(instance, owner))
+        if self.probe_func is not None:
+            object.__setattr__(bound, "probe_func", self.probe_func.__get__(instance, owner))
+        if self.preview is not None:
+            object.__setattr__(bound, "preview", self.preview.__get__(instance, owner))
+        bound.__dict__.update(unbound=False)
+        return bound
+
+    def probe(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Register (as a decorator) how to find out what became of a call that a crash cut off.
+
+        It takes any of the tool's arguments by name, `idempotency_key`, `mark`, or a `ToolContext`. What it
+        returns is the result of the call; `NotRun` or False: it did not happen; None: cannot tell.
+        """
+        _check_probe(self, func)
+        object.__setattr__(self, "probe_func", func)
+        return func
+
+    @cached_property
+    def signature(self) -> Signature:
+        return read_signature(self.func, self.name, ToolContext, self.local)
+
+    @cached_property
+    def unbound(self) -> bool:
+        return self.parameters is None and self.signature.unbound
+
+    @cached_property
+    def context_name(self) -> str | None:
+        if self.parameters is None:
+            return self.signature.context
+        return context_parameter(self.func, ToolContext)
+
+    @cached_property
+    def is_async(self) -> bool:
+        return is_async(self.func)
+
+    @cached_property
+    def form(self) -> Form:
+        """What the tool accepts. Raises UsageError when no schema can be made of its signature."""
+        if self.parameters is None:
+            return TypedForm(self.name, self.signature)
+        return Form(self.name, self.parameters)
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        """The tool as the model sees it."""
+        return ToolSpec(self.name, self.description, self.form.schema)
+
+
+def _check_options(tool: Any) -> None:
+    # Any, because the annotations of a dataclass hold nobody back.
+    problem = ""
+    if not isinstance(tool.name, str) or not NAME.fullmatch(tool.name):
+        problem = "a name has 1 to 64 of the characters a-z A-Z 0-9 _ -; give one with name=..."
+    elif not callable(tool.func):
+        problem = f"func must be callable, got {type(tool.func).__name__}"
+    elif not isinstance(tool.description, str):
+        problem = f"description must be text, got {type(tool.description).__name__}"
+    elif tool.effect not in (None, *get_args(Effect)):
+        problem = f'effect must be "read", "idempotent", "once" or None, got {tool.effect!r}'
+    elif tool.timeout_seconds is not None and not _above(tool.timeout_seconds, 0):
+        problem = f"timeout_seconds must be a number above zero or None, got {tool.timeout_seconds!r}"
+    elif not _above(tool.max_result_chars, 0):
+        problem = f"max_result_chars must be above zero, got {tool.max_result_chars!r}"
+    elif tool.max_calls is not None and not _above(tool.max_calls, -1):
+        problem = f"max_calls must be 0 or more, or None, got {tool.max_calls!r}"
+    elif tool.preview is not None and (not callable(tool.preview) or is_async(tool.preview)):
+        problem = "preview must be a plain function of the arguments"
+    elif callable(tool.needs_approval) and is_async(tool.needs_approval):
+        problem = "needs_approval must be a plain function; a coroutine would always count as yes"
+    if problem:
+        raise UsageError(f"tool {tool.name!r}: {problem}")
+
+
+def _above(value: object, least: float) -> bool:
+    return isinstance(value, int | float) and value > least
+
+
+def _check_probe(tool: Tool, func: Callable[..., Any]) -> None:
+    known = {"idempotency_key", "mark", context_parameter(func, ToolContext), "self" if tool.unbound else None}
+    if tool.parameters is None:
+        known.update(parameter.name for parameter in tool.signature.parameters)
+    else:
+        known.update(tool.parameters.get("properties", {}))
+    for parameter in readable_parameters(func):
+        if parameter.name not in known and parameter.kind is not parameter.VAR_KEYWORD:
+            raise UsageError(f"probe of tool {tool.name!r}: {parameter.name!r} is not an argument of the tool")
+
+
+def probe_arguments(
+    func: Callable[..., Any], arguments: dict[str, Any], call_id: str, key: str, mark: str
+) -> dict[str, Any]:
+    """What a probe is called with: those of the tool's arguments it names, the key and the mark where it wants them."""
+    available = {"idempotency_key": key, "mark": mark} | arguments
+    context = context_parameter(func, ToolContext)
+    if context is not None:
+        available[context] = ToolContext(call_id, key, mark=mark)
+    parameters = readable_parameters(func)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return available
+    wanted = {parameter.name for parameter in parameters}
+    return {name: value for name, value in available.items() if name in wanted}
+
+
+@overload
+def tool(func: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect | None = None,
+    timeout_seconds: float | None = 60.0,
+    needs_approval: bool | Callable[[dict[str, Any]], bool] | None = None,
+    polling: bool = False,
+    untrusted: bool = False,
+    max_result_chars: int = MAX_RESULT_CHARS,
+    max_calls: int | None = None,
+    scope: str = "",
+    preview: Callable[..., Preview] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(func: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a function a tool: `@tool`, or `@tool(effect="read", ...)` with the options of `Tool`.
+
+    The model is told what the signature and the docstring say. The result is a `Tool`, and can still
+    be called as the function.
+    """
+    return (lambda func: as_tool(func, **options)) if func is None else as_tool(func, **options)
+
+
+def as_tool(
+    func: Callable[..., Any], *, name: str | None = None, description: str | None = None, **options: Any
+) -> Tool:
+    """A tool of a function, named and described by the function itself where nothing else is said."""
+    if not callable(func) or isinstance(func, Tool):
+        raise UsageError(f"a tool is made of a function, got {func!r}")
+    named = name_of(func) if name is None else name
+    return Tool(named, docstring_of(func).description if description is None else description, None, func, **options)

@@ -1,0 +1,247 @@
+"""A person at a terminal decides about a call; they type on a real pty."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.kit.screen import Pty, pty
+from tool_loop.cli._review import MOST_CHARS, TerminalReviewer, keyboard, shown_call
+from tool_loop.console.terminal import Terminal
+from tool_loop.events import ApprovalDecided, ToolCall
+from tool_loop.ports import Pending
+
+PAY = ToolCall("p1", "pay", '{"amount": 3, "to": "bob"}')
+TTY = {"TERM": "xterm", "NO_COLOR": "1"}
+MENU = "[y] allow once  [r] allow this tool for the run  [n] deny  [e] edit > "
+
+
+@pytest.fixture(autouse=True)
+def no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.delenv("VISUAL", raising=False)
+
+
+def decide(it: Pty, typed: str, call: ToolCall = PAY, *, before: str = "", why: str = "policy") -> ApprovalDecided:
+    """What a person who types this decides; `before` was typed before they were asked."""
+
+    async def main() -> ApprovalDecided:
+        reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave, "ada")
+        it.type(before)
+        asked = asyncio.ensure_future(reviewer(Pending(call, "f", why, "Pay somebody.")))
+        await asyncio.sleep(0)  # now it has asked
+        it.type(typed)
+        return await asyncio.wait_for(asked, 10)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("typed", ["y\n", " YES \n", "what?\n\ny\n"])
+def test_allow_once(typed: str) -> None:
+    with pty() as it:
+        assert decide(it, typed) == ApprovalDecided("p1", allowed=True, by="ada")
+
+
+def test_the_whole_call_is_shown_before_it_is_asked_about() -> None:
+    with pty() as it:
+        decide(it, "y\n", ToolCall("p1", "pay", '{"to": "bob\u202e", "memo": "two\\nlines\\u001b[2J"}'))
+        shown = it.read().lines
+
+    assert shown[:6] == [
+        "",
+        "pay wants to run: Pay somebody.",
+        '  to: "bob\\u202e"',
+        "  memo:",
+        "    | two",
+        "    | lines\\e[2J",
+    ]
+    assert shown[6].startswith(MENU.strip())
+
+
+def test_allow_for_the_run() -> None:
+    with pty() as it:
+        assert decide(it, "r\n") == ApprovalDecided("p1", allowed=True, by="ada", standing=True)
+
+
+def test_deny_with_a_reason() -> None:
+    with pty() as it:
+        assert decide(it, "n\nToo Much\n") == ApprovalDecided("p1", allowed=False, by="ada", note="Too Much")
+
+
+def test_edited_arguments_are_shown_again_before_they_are_allowed() -> None:
+    with pty() as it:
+        decision = decide(it, 'e\n{"amount": \n[1]\n{"amount": 4}\ny\n')
+        shown = it.read()
+
+    assert decision == ApprovalDecided("p1", allowed=True, by="ada", arguments='{"amount": 4}')
+    assert "That is not a JSON object: Expecting value" in str(shown)
+    assert "That is not a JSON object: it is a list" in str(shown)
+    assert str(shown).count("pay wants to run") == 2
+    assert "  amount: 4\n" in str(shown)
+
+
+def test_edited_arguments_cannot_be_allowed_for_the_run() -> None:
+    with pty() as it:
+        decision = decide(it, 'e\n{"amount": 4}\nr\ny\n')
+
+    assert decision == ApprovalDecided("p1", allowed=True, by="ada", arguments='{"amount": 4}')
+
+
+def test_edited_in_the_persons_own_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor = tmp_path / "my editor"
+    editor.write_text(
+        '#!/bin/sh\n[ -e "$0.ran" ] && echo \'{"amount": 4}\' > "$1" || echo broken > "$1"\ntouch "$0.ran"\n'
+    )
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("EDITOR", f"'{editor}'")
+    with pty() as it:
+        decision = decide(it, "e\n\ny\n")
+
+    assert decision.arguments == '{"amount": 4}'
+
+
+@pytest.mark.parametrize("editor", ["/no/such/editor", "'unbalanced"])
+def test_without_an_editor_that_works_the_arguments_are_typed(editor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", editor)
+    with pty() as it:
+        decision = decide(it, 'e\n{"amount": 4}\ny\n', ToolCall("p1", "pay", "not json"))
+        shown = str(it.read())
+
+    assert decision.arguments == '{"amount": 4}'
+    assert "the editor cannot be started: " in shown
+
+
+def test_an_editor_does_not_outlive_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor, told = tmp_path / "editor", tmp_path / "told"
+    os.mkfifo(told)
+    editor.write_text(f'#!/bin/sh\necho $$ > "{told}"\nexec sleep 60\n')
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("EDITOR", str(editor))
+
+    async def main(it: Pty) -> int:
+        reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave)
+        asked = asyncio.ensure_future(reviewer(Pending(PAY, "f")))
+        await asyncio.sleep(0)
+        it.type("e\n")
+        pid = int(await asyncio.to_thread(told.read_text))
+        asked.cancel()
+        await asyncio.wait({asked})
+        return pid
+
+    with pty() as it:
+        pid = asyncio.run(asyncio.wait_for(main(it), 10))
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_call_that_cannot_be_shown_can_only_be_denied() -> None:
+    call = ToolCall("p1", "pay", json.dumps({"memo": "x" * MOST_CHARS}))
+    with pty() as it:
+        decision = decide(it, "y\nr\ne\nn\n\n", call)
+        shown = str(it.read())
+
+    assert decision == ApprovalDecided("p1", allowed=False, by="ada")
+    assert "(50,012 characters)" in shown
+    assert "so it can only be denied" in shown
+    assert "[y]" not in shown
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it() -> None:
+    with pty() as it:
+        decision = decide(it, "n\nno\n", before="y\n")
+
+    assert not decision.allowed
+
+
+def test_a_call_in_doubt_is_explained_and_has_no_standing_answer() -> None:
+    with pty() as it:
+        decision = decide(it, "r\ny\n", why="in_doubt")
+        shown = str(it.read())
+
+    assert decision == ApprovalDecided("p1", allowed=True, by="ada")
+    assert "it may have happened already" in shown.replace("\n", "")
+
+
+def test_a_terminal_that_is_closed_decides_nothing() -> None:
+    with pty() as it, pytest.raises(EOFError):
+        decide(it, "\x04")
+
+
+def test_a_cancel_while_a_person_is_asked_leaves_no_reader_behind() -> None:
+    async def main(it: Pty) -> None:
+        reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave)
+        asked = asyncio.ensure_future(reviewer(Pending(PAY, "f")))
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.wait({asked})
+        assert asked.cancelled()
+        assert not asyncio.get_running_loop().remove_reader(it.slave)
+
+    with pty() as it:
+        asyncio.run(main(it))
+
+
+def test_a_cancel_in_the_moment_of_an_answer_is_a_cancel() -> None:
+    async def main(it: Pty) -> None:
+        reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave)
+        asked = asyncio.ensure_future(reviewer(Pending(PAY, "f")))
+        await asyncio.sleep(0)
+        it.type("y\n")
+        asyncio.get_running_loop().call_soon(asked.cancel)
+        await asyncio.wait({asked})
+        assert asked.cancelled()
+
+    with pty() as it:
+        asyncio.run(main(it))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ("", []),
+        ('{"a": [1, "x"], "b\u202e": null}', ['  a: [1, "x"]', "  b\\u202e: null"]),
+        ("not \x1b json", ["  not \\e json"]),
+        ("[1]", ["  [1]"]),
+        ("[" * 40_000, ["  " + "[" * 40_000]),
+        ("[" * 60_000, ["  " + "[" * 1000 + "... (60,000 characters)"]),
+    ],
+)
+def test_a_call_is_shown_whatever_its_arguments_are(arguments: str, lines: list[str]) -> None:
+    assert list(shown_call(ToolCall("1", "pay\u200b", arguments))) == ["pay\\u200b wants to run", *lines]
+
+
+# --- is there a person ------------------------------------------------------------------------------------
+
+
+def test_a_person_is_there_when_both_ends_are_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pty() as it, os.fdopen(os.dup(it.slave)) as stdin:
+        monkeypatch.setattr("sys.stderr", it.stream)
+        monkeypatch.setattr("sys.stdin", stdin)
+
+        with keyboard() as found:
+            assert found == stdin.fileno()
+
+
+def test_nobody_is_there_when_nothing_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+
+    with keyboard() as found:
+        assert found is None
+
+
+def test_the_terminal_itself_is_read_when_stdin_is_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pty() as it:
+        monkeypatch.setattr("sys.stderr", it.stream)
+        monkeypatch.setattr("sys.stdin", None)
+
+        with keyboard(os.ttyname(it.slave)) as found:
+            assert found is not None
+            assert os.isatty(found)
+        with keyboard("/no/such/terminal") as found:
+            assert found is None

@@ -524,14 +524,14 @@ def test_a_change_says_which_part_of_its_path_is_protected(root: Root) -> None:
 
 
 def test_random_edits_are_those_of_str_replace(root: Root) -> None:
-    from tests.edit_proofs import random_edits
+    from tests.tools.edit_proofs import random_edits
 
     assert random_edits(300, seed=1, directory=Path(root.path)) == 300
 
 
 def test_a_writer_that_is_killed_leaves_the_old_file_or_the_new(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.edit_proofs", "writer", "--rounds", "5"],
+        [sys.executable, "-m", "tests.tools.edit_proofs", "writer", "--rounds", "5"],
         check=False, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2],
     )  # fmt: skip
 

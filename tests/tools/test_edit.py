@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools.edit_proofs import crash_points, killed_runs
 from tool_loop import Agent, MemoryJournal, ScriptedLLM, ToolCall, ToolRegistry
 from tool_loop.audit.invariants import check
 from tool_loop.events import ApprovalDecided, ApprovalRequested, IntentRecorded, ToolReturned
@@ -214,3 +215,24 @@ def test_the_tools_can_be_called_alone(home: Path) -> None:
     result = asyncio.run(tools.run(edit("1")))
 
     assert (result.content, result.error) == ("edited a.txt at line 1: 1 line -> 2 lines", None)
+
+
+# --- real processes -------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_killed_around_a_rename_does_each_edit_once_and_knows_it() -> None:
+    tally = crash_points([5])
+
+    assert (tally.killed, tally.good) == (2, True), tally
+
+
+@pytest.mark.parametrize("mutant", ["once", "idempotent"])
+def test_the_proof_catches_an_edit_without_a_mark(mutant: str) -> None:
+    assert not crash_points([5, 6], mutant).good
+
+
+@pytest.mark.slow
+def test_runs_that_are_killed_at_any_moment_do_each_edit_once() -> None:
+    tally = killed_runs(8, seed=3)
+
+    assert (tally.killed >= 8, tally.good) == (True, True), tally

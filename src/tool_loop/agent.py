@@ -281,7 +281,7 @@ class Attempt:
         """What to send: the same bytes as last time and what was added, so that caches can serve it."""
         state, tokens, until = self.log.state, self.limits.tokens, self.until(last_word=not may_call)
         left, key = tokens and max(0, tokens - state.spent), f"{self.log.run_id}-{len(state.events)}"
-        return Request(state.transcript, self.tools.specs(), may_call, key, until, left)
+        return Request(state.transcript, self.tools.specs(), may_call, key, until, left, state.pace)
 
     def until(self, last_word: bool = False) -> float | None:
         """When to stop waiting. A part of the time is kept back for the last word."""

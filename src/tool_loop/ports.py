@@ -41,7 +41,8 @@ class Request:
     `transcript` is what the model sees. `tools` are all tools of the run, in a fixed order;
     `may_call` is False for the last word, when a call must be impossible. `key` is the same over all
     retries and resumes of this request. `deadline` is a time of the running event loop's clock and
-    `allowance` the number of tokens the run may still spend; None means unlimited.
+    `allowance` the number of tokens the run may still spend; None means unlimited. `pace` is how many
+    seconds a reply takes in this run; None before the first.
     """
 
     transcript: Transcript
@@ -50,6 +51,7 @@ class Request:
     key: str = ""
     deadline: float | None = None
     allowance: int | None = None
+    pace: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

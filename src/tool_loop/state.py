@@ -48,15 +48,15 @@ class State:
     among them that an earlier attempt may have run. `cut` says why none of them may run, "" where they
     may. `steps`, `spent` (tokens), `cost` and
     `tool_calls` count since the last question, because limits are per question; `ids` (each
-    call's id with its position) and `transcript` span the whole run.
+    call's id with its position), `pace` (seconds a reply takes) and `transcript` span the whole run.
     """
 
     # Without them a state takes 2 KiB more, most of it a table with room to spare.
     __slots__ = (
         "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
         "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
-        "ids", "intents", "interrupted", "marks", "pending", "question", "reminded", "requested", "reviewed", "spent",
-        "standing", "steps", "stopping", "tool_calls", "tool_count", "transcript", "unpriced", "untrusted",
+        "ids", "intents", "interrupted", "marks", "pace", "pending", "question", "reminded", "requested", "reviewed",
+        "spent", "standing", "steps", "stopping", "tool_calls", "tool_count", "transcript", "unpriced", "untrusted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -74,6 +74,7 @@ class State:
         self.estimated = False
         self.unpriced = False
         self.interrupted: RunInterrupted | None = None
+        self.pace: float | None = None
         self._ratio = CHARS_PER_TOKEN
         self._base_tokens = 0
         self._base_chars = 0
@@ -156,6 +157,9 @@ class State:
         self._base_chars = (
             self.transcript.chars + len(reply.text) + sum(len(c.name) + len(c.arguments) for c in reply.calls)
         )
+        if (took := reply.seconds - sum(retry.waited for retry in reply.retries)) > 0:
+            # The later ones count for more: a conversation grows, and a server is slower at noon.
+            self.pace = took if self.pace is None else (self.pace + took) / 2
         self.pending = {call.id: call for call in reply.calls}
         for call_id in self.pending:
             self.ids[call_id] = len(self.ids)

@@ -505,6 +505,71 @@ def test_the_wait_is_read_in_the_message_where_no_header_tells_it(text: str, wai
     assert asked_wait({"retry-after": "9"}, NOW, text) == 9.0
 
 
+# What servers say of a limit in the body of its error. NOW is 2026-01-01 00:00:00 UTC.
+BODIES = [
+    # Codex: openai/codex via router-for-me/CLIProxyAPI#1666, earendil-works/pi#4172, justrach/codegraff2#90
+    ({"error": {"type": "usage_limit_reached", "message": "The usage limit has been reached", "resets_at": int(NOW) + 9000, "resets_in_seconds": 8000}}, 8000),
+    ({"error": {"type": "usage_limit_reached", "message": "The usage limit has been reached", "resets_at": int(NOW) + 9000}}, 9000),
+    ({"error": {"error_type": "usage_limit_reached", "resets_at": "2026-01-01T02:00:00Z"}}, 7200),
+    # OpenRouter: dirge-code/dirge#719, everruns/everruns#2280
+    ({"error": {"message": "Rate limit exceeded: free-models-per-min. ", "code": 429, "metadata": {"headers": {"X-RateLimit-Limit": "16", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(NOW + 42) * 1000)}}}}, 42),
+    # one server's error as text in another's
+    ({"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": '{"error": {"message": "slow down", "retry_after_seconds": 3}}'}}}, 3),
+    # Z.ai: decolua/9router#3612
+    ({"error": {"code": "1308", "message": "Usage limit reached for 5 hour. Your limit will reset at 2026-01-01 02:55:18"}}, 10518),
+    ({"error": {"message": "You have hit your limit. It resets in 2h13m"}}, 7980),
+    ({"error": {"message": "Usage limit reached; your quota resets in 2 hours and 13 minutes."}}, 7980),
+    ({"error": {"message": "Limit hit, try again in 1 hour, 5 minutes"}}, 3900),
+    ({"error": {"message": "You will be able to retry in 3 days 4 hours"}}, 273600),
+    ({"error": "rate limited, available again in 90 secs"}, 90),
+    ({"error": "Rate limit exceeded. Please retry after 25s, resets at Thu, 01 Jan 2026 00:00:25 GMT"}, 25),
+    ({"error": "Claude AI usage limit reached|" + str(int(NOW) + 600)}, 600),
+    # anthropics/claude-code#42801
+    ({"error": "You've hit your limit - resets 8pm (UTC)"}, 72000),
+    ({"error": "Your limit will reset at 14:30 UTC"}, 52200),
+    ({"detail": "quota used up", "quotaResetDelay": "1h0m30s"}, 3630),
+    ({"message": "slow down", "retryAfterMs": 1500}, 1.5),
+    ({"message": "slow down", "retryAfter": 12}, 12),
+    # What says nothing of it.
+    ({"error": {"message": "limit reached", "resets_at": int(NOW) - 50}}, None),
+    ({"error": {"message": "limit reached", "resets_at": None, "resets_in_seconds": None}}, None),
+    ({"error": {"message": "limit reached for 5 hours of use"}}, None),
+    ({"error": {"message": "resets at 25:99 UTC, or 7 (Mars/Olympus)"}}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "wait"), BODIES)
+def test_the_end_of_a_limit_is_read_in_the_body(body: Any, wait: float | None) -> None:
+    error = refused(429, json.dumps(body))
+    inside = Failures("api.example.com", "m", now=lambda: NOW).inside(body | {"code": 429})
+
+    assert error.kind == inside.kind == "rate_limit"
+    assert [error.retry_after, inside.retry_after] == [None if wait is None else pytest.approx(wait)] * 2
+
+
+def test_a_header_is_believed_before_the_body() -> None:
+    body = json.dumps({"error": {"resets_in_seconds": 8000}})
+
+    assert refused(429, body, {"retry-after": "2"}).retry_after == 2
+
+
+def test_the_clock_of_the_server_decides_when_a_limit_of_the_body_ends() -> None:
+    body = json.dumps({"error": {"resets_at": int(NOW) + 530}})
+
+    assert refused(429, body, {"date": date(500)}).retry_after == 30
+
+
+@pytest.mark.parametrize(
+    "text", ["resets in " * 100_000, "retry 1 " * 100_000, '"reset_at": "' * 100_000, "wait" + "1" * 1_000_000]
+)
+def test_looking_for_a_wait_takes_no_longer_however_long_a_body_is(text: str) -> None:
+    began = time.process_time()
+
+    refused(429, text)
+
+    assert time.process_time() - began < 1.0
+
+
 def test_a_wait_belongs_to_errors_that_waiting_cures() -> None:
     assert refused(429, "", {"retry-after": "2"}).retry_after == 2
     assert refused(503, "", {"retry-after": "2"}).retry_after == 2

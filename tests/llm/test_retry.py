@@ -7,14 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.kit.runs import drive, log_of
 from tool_loop.errors import ConfigurationError, ProviderError
-from tool_loop.events import ModelReplied, Notice, ReasoningDelta, Restarted, Retry, RetryWaiting, TextDelta
+from tool_loop.events import (
+    ModelReplied,
+    Notice,
+    ReasoningDelta,
+    Restarted,
+    Retry,
+    RetryWaiting,
+    RunEnded,
+    RunStarted,
+    TextDelta,
+)
+from tool_loop.limits import Limits
 from tool_loop.llm.retry import Retrying, RetryPolicy
 from tool_loop.llm.scripted import ScriptedLLM, Turn
 from tool_loop.ports import Request
+from tool_loop.state import State
 from tool_loop.testing import FaultServer, ok_chat, run_virtual
 from tool_loop.testing.faults.wire import refused
 from tool_loop.testing.server.refusals import rate_limit, unavailable
+from tool_loop.toolbox.registry import ToolRegistry
 from tool_loop.transcript import Transcript, UserMessage
 
 if TYPE_CHECKING:
@@ -40,6 +54,7 @@ class Outcome:
         luck: Callable[[], float] = lambda: 1.0,
         left: float | None = None,
         allowance: int | None = None,
+        pace: float | None = None,
     ) -> None:
         self.said: list[Event | Signal] = []
         self.reply: ModelReplied | None = None
@@ -49,7 +64,8 @@ class Outcome:
         async def main() -> None:
             loop = asyncio.get_running_loop()
             deadline = None if left is None else loop.time() + left
-            request = Request(Transcript("", [UserMessage("q")]), deadline=deadline, allowance=allowance, key="k")
+            transcript = Transcript("", [UserMessage("q")])
+            request = Request(transcript, deadline=deadline, allowance=allowance, key="k", pace=pace)
             try:
                 self.reply = await Retrying(self.llm, policy or RetryPolicy(), random=luck).reply(
                     request, self.said.append
@@ -244,11 +260,50 @@ def test_an_outage_of_a_minute_is_sat_out_when_the_run_has_the_time(lucky: float
     assert 60 <= outcome.took < 90
 
 
-def test_with_five_seconds_left_an_outage_is_reported_within_one() -> None:
+def test_with_five_seconds_left_it_is_asked_again_while_a_third_is_left_for_the_reply() -> None:
     outcome = Outcome([failure("connection")] * 30, left=5)
 
-    assert outcome.error is not None
-    assert outcome.took < 1
+    assert outcome.waits == [0.5, 1.0, 2.0]
+    assert "the next attempt is 4.0 s away, and the run has 1.0 s left for waiting" in str(outcome.error)
+
+
+@pytest.mark.parametrize("lucky", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("left", "asked"), [(10.0, 2.0), (7.5, 2.0), (5.0, 2.0), (3.75, 2.0), (5.0, 3.3)])
+def test_a_wait_and_a_reply_that_fit_are_given_their_chance(left: float, asked: float, lucky: float) -> None:
+    outcome = Outcome([failure("rate_limit", retry_after=asked), "ok"], left=left, luck=lambda: lucky)
+
+    assert outcome.reply is not None
+    assert asked <= outcome.took < left
+
+
+def test_what_is_kept_for_the_reply_follows_from_how_long_replies_took_in_this_run() -> None:
+    def asked_to_wait(seconds: float, pace: float) -> bool:
+        return Outcome([failure("rate_limit", retry_after=seconds), "ok"], left=10, pace=pace).reply is not None
+
+    assert asked_to_wait(9.5, pace=0.4)
+    assert not asked_to_wait(9.5, pace=0.6)
+    assert asked_to_wait(1.5, pace=8.0)
+    assert not asked_to_wait(2.5, pace=8.0)
+
+
+def test_the_pace_of_a_run_is_on_record_and_has_no_waits_in_it() -> None:
+    fast = ModelReplied("", seconds=2.0)
+    late = ModelReplied("", seconds=9.0, retries=(Retry("rate_limit", "", 5.0),))
+
+    assert State.of([RunStarted("q")]).pace is None
+    assert State.of([RunStarted("q"), fast]).pace == 2.0
+    assert State.of([RunStarted("q"), fast, late]).pace == 3.0
+    assert State.of([RunStarted("q"), ModelReplied("")]).pace is None
+
+
+@pytest.mark.parametrize("seconds", [5.0, 10.0])
+def test_a_run_with_little_time_waits_when_it_is_asked_to(seconds: float) -> None:
+    llm = Retrying(ScriptedLLM(failure("rate_limit", retry_after=2.0), "Done."), random=lambda: 1.0)
+
+    end = drive(log_of(), llm, ToolRegistry([]), limits=Limits(seconds=seconds))
+
+    assert isinstance(end, RunEnded)
+    assert end.answer == "Done."
 
 
 def test_with_half_a_minute_left_most_of_it_is_used() -> None:

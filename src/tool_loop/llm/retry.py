@@ -3,7 +3,7 @@
 Between attempts it waits: as long as the server asked, or a random time below a ceiling that doubles
 ("full jitter": clients that failed together do not come back together). How often it asks follows
 from what is left of the run's time and tokens, not from a fixed three: an outage of a minute is
-sat out, and with five seconds left it gives up in the first.
+sat out, and with five seconds left they are used.
 
 Knows nothing about HTTP or providers: it reads `ProviderError` and the request's deadline.
 """
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from tool_loop.events import Event, Signal
     from tool_loop.ports import LLM, Emit, Request
 
-# A reply takes seconds, so an attempt that starts later than this before the deadline buys nothing.
-# With less time than that altogether, the last four fifths are kept for it.
+# An attempt that starts too late to be answered before the deadline buys nothing. How much is kept for
+# the reply follows from how long replies took in this run. Before the first of them it is what a
+# reply takes elsewhere, but no more than a third of what is left: with little time, one late chance
+# is worth more than none (four fifths were kept once, and then a limit of 5 s meant no retry at all).
 _FOR_THE_REPLY: Final = 5.0
-_SHARE_FOR_THE_REPLY: Final = 0.8
+_SHARE_FOR_THE_REPLY: Final = 1 / 3
 
 # A failure that comes back this fast was decided before any work was done.
 _INSTANT: Final = 1.0
@@ -120,7 +122,8 @@ class _Attempts:
     """What was tried for one reply, and whether to try again."""
 
     __slots__ = (
-        "_allowance", "_last", "_paid_for", "_policy", "_random", "_same", "_until", "failed", "made", "started",
+        "_allowance", "_deadline", "_last", "_pace", "_paid_for", "_policy", "_random", "_same", "failed", "made",
+        "started",
     )  # fmt: skip
 
     def __init__(self, policy: RetryPolicy, request: Request, started: float, random: Callable[[], float]) -> None:
@@ -133,31 +136,39 @@ class _Attempts:
         self._same = 0
         self._last: tuple[str, int | None, str] | None = None
         self._paid_for = 0
-        self._until: float | None = None
-        if request.deadline is not None:
-            left = max(0.0, request.deadline - started)
-            self._until = request.deadline - min(_FOR_THE_REPLY, left * _SHARE_FOR_THE_REPLY)
+        self._deadline = request.deadline
+        self._pace = request.pace
 
     def wait_after(self, error: ProviderError, asked: float, now: float) -> float:
         """Seconds until the next attempt. Raises the error when there should be none."""
         self.made += 1
-        wait = self._wait(error)
-        if why := self._enough(error, wait, now - asked, now):
+        room = self._room(now)
+        wait = self._wait(error, room)
+        if why := self._enough(error, wait, now - asked, room):
             raise self._ended(error, why, now)
         self.failed.append(Retry(error.kind, error.message, wait, error.status, error.tokens))
         return wait
 
-    def _wait(self, error: ProviderError) -> float:
+    def _room(self, now: float) -> float | None:
+        """Seconds there are for waiting; None without a deadline."""
+        if self._deadline is None:
+            return None
+        left = max(0.0, self._deadline - now)
+        kept = min(_FOR_THE_REPLY, left * _SHARE_FOR_THE_REPLY) if self._pace is None else self._pace
+        return max(0.0, left - kept)
+
+    def _wait(self, error: ProviderError, room: float | None) -> float:
         policy = self._policy
         ceiling = min(policy.longest_wait, policy.first_wait * 2.0 ** min(self.made - 1, 32))
         wait = ceiling * self._random()
         if error.retry_after is None:
             return wait
         # Never earlier than asked, and a little later, each client by another bit: all that were
-        # turned away in the same second were told the same time.
-        return max(wait, error.retry_after + min(1.0, error.retry_after / 4) * self._random())
+        # turned away in the same second were told the same time. As much later as there is time for.
+        wait = max(wait, error.retry_after + min(1.0, error.retry_after / 4) * self._random())
+        return wait if room is None else max(error.retry_after, min(wait, room))
 
-    def _enough(self, error: ProviderError, wait: float, took: float, now: float) -> str:
+    def _enough(self, error: ProviderError, wait: float, took: float, room: float | None) -> str:
         """Why there should be no further attempt, or ""."""
         policy = self._policy
         if not error.retryable:
@@ -176,9 +187,8 @@ class _Attempts:
         waited = sum(retry.waited for retry in self.failed)
         if waited + wait > policy.patience:
             return f"it has waited {waited:.0f} s, and another {wait:.0f} s are more than there are"
-        if self._until is not None and now + wait > self._until:
-            left = max(0.0, self._until - now)
-            return f"the next attempt is {wait:.1f} s away, and the run has {left:.1f} s left for waiting"
+        if room is not None and wait > room:
+            return f"the next attempt is {wait:.1f} s away, and the run has {room:.1f} s left for waiting"
         spent = sum(retry.tokens for retry in self.failed) + error.tokens
         if self._allowance is not None and 0 < spent >= self._allowance:
             return f"the failed attempts have used {spent:,} tokens, all the run may spend"

@@ -91,6 +91,7 @@ class AnthropicMessages(Dialect):
                 url_name="ANTHROPIC_BASE_URL",
                 model_name="ANTHROPIC_MODEL",
                 secret=checked_key(key or token, name),
+                now=now,
             ),
             transport=Transport(http, timeouts=timeouts),
             now=now,

@@ -84,7 +84,7 @@ class OpenAIChat(Dialect):
         endpoint = Endpoint(
             url,
             key_headers(host, key) | headers(extra_headers or {}),
-            failures=Failures(host, self.model, secret=checked_key(key, "OPENAI_API_KEY")),
+            failures=Failures(host, self.model, secret=checked_key(key, "OPENAI_API_KEY"), now=now),
             transport=Transport(http, timeouts=timeouts),
             now=now,
         )

@@ -9,7 +9,9 @@ Knows nothing about HTTP libraries, streams or the shape of a good reply.
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -21,7 +23,7 @@ from .vocabulary import sort_error, window_in
 from .waits import asked_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 Json: TypeAlias = Any  # whatever json.loads gave; see body.py
 
@@ -45,7 +47,8 @@ class Failures:
     """Makes the errors of one endpoint.
 
     `host` and `model` are named in messages; `key_name`, `url_name` and `model_name` are what a
-    person sets to change them. `secret` is removed from everything that is shown.
+    person sets to change them. `secret` is removed from everything that is shown. `now` is the time
+    of day, for errors that say when a limit ends.
     """
 
     host: str
@@ -54,6 +57,7 @@ class Failures:
     url_name: str = "OPENAI_BASE_URL"
     model_name: str = "OPENAI_MODEL"
     secret: Secret = field(default_factory=lambda: Secret(""))
+    now: Callable[[], float] = time.time
 
     def refused(self, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
         """The error of a response whose status is not 200. `now` is the time of day in seconds."""
@@ -66,16 +70,15 @@ class Failures:
         said = read_error(text)
         kind = sort_error(status, said.codes, said.text)
         wait = asked_wait(headers, now, text[:READ])
-        if kind == "quota" and wait is not None and wait > 0 and status == 429:
-            # "You exceeded your current quota, retry in 36 s": some call the limit of a minute a quota.
-            kind = "rate_limit" if "insufficientquota" not in said.codes else kind
+        kind = _or_a_limit(kind, wait, status, said)
         return self._error(kind, said, status, wait=wait, should=headers.get("x-should-retry", ""))
 
     def inside(self, body: Json, *, status: int = 200, tokens: int = 0) -> ProviderError:
         """The error of an `error` object that came with a 200 or in a stream; its own code decides."""
         said = read_object(body)
         kind = sort_error(said.status, said.codes, said.text)
-        return self._error(kind, said, status, wait=asked_wait({}, 0.0, said.text), tokens=tokens)
+        wait = asked_wait({}, self.now(), _text_of(body))
+        return self._error(_or_a_limit(kind, wait, said.status, said), said, status, wait=wait, tokens=tokens)
 
     def protocol(self, what: str, raw: str = "", *, status: int | None = 200, tokens: int = 0) -> ProviderError:
         """The reply is not what the API promises. `raw` is shown, so that a person can see what it is."""
@@ -143,3 +146,18 @@ class Failures:
     def _shown(self, text: str, most: int) -> str:
         # Scrubbed before it is cut, or the cut could leave the first half of a key behind.
         return printable(self.secret.scrub(text[: 16 * KEPT]), most)
+
+
+def _or_a_limit(kind: ProviderKind, wait: float | None, status: int | None, said: Said) -> ProviderKind:
+    """A quota that ends by itself is a limit: some call that of a minute "your current quota"."""
+    by_itself = kind == "quota" and wait and status in (429, None) and "insufficientquota" not in said.codes
+    return "rate_limit" if by_itself else kind
+
+
+def _text_of(body: Json) -> str:
+    if isinstance(body, str):
+        return body[:READ]
+    try:
+        return json.dumps(body, ensure_ascii=False)[:READ]
+    except (ValueError, RecursionError):
+        return ""

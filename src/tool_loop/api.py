@@ -30,6 +30,7 @@ from .result import Result
 from .stream import Stream, streamed
 from .toolbox.registry import Approve, Tool, ToolRegistry
 from .transcript import DEFAULT_SYSTEM
+from .console.tally import usage_of
 
 Subscriber: TypeAlias = Callable[[Event | Signal], object]
 
@@ -168,19 +169,20 @@ class Agent:
                 return opening
 
     def _result(self, log: RunLog, waiting: Sequence[Any]) -> Result:
-        state, ended = log.state, log.state.ended
+        state, ended, events = log.state, log.state.ended, tuple(log.state.events)
         return Result(
             answer=ended.answer if ended else "",
             reason=ended.reason if ended else "waiting",
             run_id=log.run_id,
-            events=tuple(state.events),
-            usage=state.usage,
+            events=events[state.first :],
+            usage=usage_of(events[state.first :]),
             steps=state.steps,
             tool_calls=state.tool_calls,
             cost=None if state.unpriced else state.cost,
             waiting=tuple(approvals.pending(state, self.tools, call) for call in waiting),
             source=ended.source if ended else "model",
             untrusted=state.untrusted,
+            run_events=events,
         )
 
     def _emitter(self, run_id: str, on_event: Subscriber | None) -> Emit:

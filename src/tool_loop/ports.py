@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from .events import ApprovalDecided, Event, ModelReplied, Signal, ToolCall, ToolReturned
 
@@ -171,3 +171,13 @@ class Pending:
     why: str = "policy"
     description: str = ""
     preview: Preview | None = None
+
+
+class Standing(NamedTuple):
+    """What was decided about a tool for the rest of the run, and the call it was decided about, with the
+    state of things (`mark`) and the words about what it would cover (`rule`) that were shown with it."""
+
+    decision: ApprovalDecided
+    call: ToolCall
+    mark: str
+    rule: str

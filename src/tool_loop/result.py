@@ -6,17 +6,25 @@ from dataclasses import dataclass, field
 
 from .events import Event, ModelReplied, ToolReturned, Usage
 from .ports import Pending
+from .state import UNCOUNTED
+from .console.tally import cost_of, usage_of
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """How a run stands.
 
+    Everything is about the latest question: `events`, `failures`, `usage`, `steps`, `tool_calls` and
+    `cost` begin with it. What is about the whole run, follow-ups and all, says so: `run_events`,
+    `run_failures`, `run_usage`, `run_steps`, `run_tool_calls`, `run_cost`. Of a run with one question
+    the two are the same.
+
     `reason` is "answered", the limit that stopped it ("step limit", "token budget", "money budget",
     "tool call limit", "repeated call", "deadline", "empty answer"), or "waiting" when a person has to decide about
     the calls in `waiting`: then `answer` is empty and `Agent.resume(run_id)` goes on after they did.
     `cost` is in US dollars, None where a price is not known. `source` is "journal" when the model
-    gave no last word and the answer was put together from the record.
+    gave no last word and the answer was put together from the record. `untrusted` is about the run:
+    what strangers wrote stays in its history.
     """
 
     answer: str
@@ -30,11 +38,34 @@ class Result:
     waiting: tuple[Pending, ...] = ()
     source: str = "model"
     untrusted: bool = False
+    run_events: tuple[Event, ...] = field(default=(), repr=False)
 
     @property
     def failures(self) -> tuple[ToolReturned, ...]:
         """The tool calls that failed, in the order in which they were recorded."""
-        return tuple(e for e in self.events if isinstance(e, ToolReturned) and e.error is not None)
+        return _failed(self.events)
+
+    @property
+    def run_failures(self) -> tuple[ToolReturned, ...]:
+        return _failed(self.run_events)
+
+    @property
+    def run_usage(self) -> Usage:
+        """Everything the server counted in this run, all questions and summaries together."""
+        return usage_of(self.run_events)
+
+    @property
+    def run_steps(self) -> int:
+        return sum(isinstance(event, ModelReplied) for event in self.run_events)
+
+    @property
+    def run_tool_calls(self) -> int:
+        return sum(isinstance(e, ToolReturned) and e.error not in UNCOUNTED for e in self.run_events)
+
+    @property
+    def run_cost(self) -> float | None:
+        """What all questions together cost in US dollars, None where a price is not known."""
+        return cost_of(self.run_events)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -63,4 +94,8 @@ class Result:
         from .redaction.scrub import scrubbed
         from .report import embedded
 
-        return embedded(scrubbed(self.events), run_id=self.run_id, answer=scrubbed(self.answer))
+        return embedded(scrubbed(self.run_events), run_id=self.run_id, answer=scrubbed(self.answer))
+
+
+def _failed(events: tuple[Event, ...]) -> tuple[ToolReturned, ...]:
+    return tuple(e for e in events if isinstance(e, ToolReturned) and e.error is not None)

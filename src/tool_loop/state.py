@@ -29,13 +29,16 @@ from .events import (
     RunStarted,
     ToolCall,
     ToolReturned,
-    Usage,
 )
+from .ports import Standing
 from .transcript import Transcript
 
 # Characters per token before the run has told us better. English prose has about 4, code about 3,
 # Chinese about 1.5: too low a guess only compacts early, too high a guess overflows the window.
 CHARS_PER_TOKEN = 3.0
+
+# Results of calls that nothing was run for, and that no limit counts.
+UNCOUNTED: frozenset[str | None] = frozenset({"cancelled", "denied", "cut_off", "limit_reached"})
 
 # A set takes 200 bytes, and in most runs all three of a state stay empty.
 _NO_CALLS: frozenset[str] = frozenset()
@@ -56,7 +59,7 @@ class State:
         "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
         "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
         "ids", "intents", "interrupted", "marks", "pace", "pending", "question", "reminded", "requested", "reviewed",
-        "spent", "standing", "steps", "stopping", "tool_calls", "tool_count", "transcript", "unpriced", "untrusted",
+        "shown", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count", "transcript", "unpriced", "untrusted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -66,13 +69,13 @@ class State:
         self.intents: list[tuple[str, ...]] = []
         self.decisions: dict[str, ApprovalDecided] = {}
         self.requested: dict[str, str] = {}
-        self.standing: dict[str, ApprovalDecided] = {}
+        self.shown: dict[str, tuple[str, str]] = {}
+        self.standing: dict[str, Standing] = {}
         self.doubtful = self.reviewed = self.edited = _NO_CALLS
         self.marks: dict[str, str] = {}
         self.pending: dict[str, ToolCall] = {}
         self.untrusted = False
         self.estimated = False
-        self.unpriced = False
         self.interrupted: RunInterrupted | None = None
         self.pace: float | None = None
         self._ratio = CHARS_PER_TOKEN
@@ -86,6 +89,7 @@ class State:
         self.steps = 0
         self.spent = 0
         self.cost = 0.0
+        self.unpriced = False
         self.tool_calls = 0
         self.tool_count: Counter[str] = Counter()
         self.answer: ModelReplied | None = None
@@ -119,7 +123,7 @@ class State:
                 self.answer = None
                 self.reminded += 1
             case ApprovalRequested():
-                self.requested.update((r.call_id, r.fingerprint) for r in event.requests)
+                self._requested(event)
             case ApprovalDecided():
                 self._decided(event)
             case IntentRecorded():
@@ -195,7 +199,7 @@ class State:
         if call.id in self.doubtful:
             self.doubtful -= {call.id}
         self.untrusted |= result.untrusted
-        if result.error not in ("cancelled", "denied", "cut_off", "limit_reached"):
+        if result.error not in UNCOUNTED:
             self.tool_calls += 1
             self.tool_count[call.name] += 1
         if result.repeat:
@@ -226,18 +230,38 @@ class State:
         """How often the latest reply's calls brought what they had brought before; 0 if one brought news."""
         return 0 if self._learnt else self._most_repeated
 
+    def _requested(self, event: ApprovalRequested) -> None:
+        for request in event.requests:
+            self.requested[request.call_id] = request.fingerprint
+            self.shown[request.call_id] = request.mark, request.rule
+            call = self.pending.get(request.call_id)
+            before = self.standing.get(call.name) if call else None
+            # Asked about all the same: that approval is about another tool by now, or about less. Forgotten,
+            # so that whoever looks without tools sees a call that waits, too.
+            if call and before and before.decision.allowed and request.why == "policy":
+                del self.standing[call.name]
+
     def _decided(self, decision: ApprovalDecided) -> None:
         # The first decision about a call wins; the journal refuses a second one, and so do we.
         self.decisions.setdefault(decision.call_id, decision)
         call = self.pending.get(decision.call_id)
         if decision.standing and call is not None:
             before = self.standing.get(call.name)
-            if before is None or before.allowed:  # deny beats allow
-                self.standing[call.name] = decision
+            if before is None or before.decision.allowed:  # deny beats allow
+                if decision.arguments is not None:
+                    call = replace(call, arguments=decision.arguments)
+                self.standing[call.name] = Standing(decision, call, *self.shown.get(call.id, ("", "")))
 
     def decision(self, call: ToolCall) -> ApprovalDecided | None:
-        """What was decided about this call: exactly, or about its tool for the whole run. Exact wins."""
-        return self.decisions.get(call.id) or (self.standing.get(call.name) if call.id not in self.doubtful else None)
+        """What was decided about this call: exactly, or about its tool for the whole run. Exact wins.
+
+        Whether a standing approval is about the tool as it is now, only who has the tools can say:
+        `approvals.decision`.
+        """
+        if exact := self.decisions.get(call.id):
+            return exact
+        standing = self.standing.get(call.name) if call.id not in self.doubtful else None
+        return standing.decision if standing else None
 
     def edited_arguments(self, call: ToolCall) -> str | None:
         """The arguments a person put in the place of the model's, now or before a crash; else None."""
@@ -299,23 +323,6 @@ class State:
     @property
     def chars_per_token(self) -> float:
         return self._ratio
-
-    @property
-    def usage(self) -> Usage:
-        """Everything the server counted in this run, all questions and summaries together."""
-        parts = [e.usage for e in self.events if isinstance(e, ModelReplied | Compacted)]
-
-        def total(values: Iterable[int | None]) -> int | None:
-            known = [v for v in values if v is not None]
-            return sum(known) if known else None
-
-        return Usage(
-            total(p.input for p in parts),
-            total(p.output for p in parts),
-            total(p.cached for p in parts),
-            total(p.cache_write for p in parts),
-            total(p.reasoning for p in parts),
-        )
 
 
 def _digest(call: ToolCall, result: ToolReturned) -> bytes:

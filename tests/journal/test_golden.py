@@ -47,8 +47,8 @@ def test_every_run_is_in_order_and_resumes_to_its_end(journal: SqliteJournal) ->
             assert result.reason == golden.ends, name
             assert golden.answer in result.answer, name
             assert tuple(failure.error for failure in result.failures) == golden.told, name
-            assert result.events[: len(before)] == before, name
-            assert check(result.events, effects=EFFECTS) == [], name
+            assert result.run_events[: len(before)] == before, name
+            assert check(result.run_events, effects=EFFECTS) == [], name
             assert len(PAID) == golden.pays, name
             agent.llm.llm.assert_finished()
 

@@ -17,6 +17,7 @@ from tool_loop.events import (
     ApprovalDecided,
     Compacted,
     Event,
+    IntentRecorded,
     RunContinued,
     RunEnded,
     RunInterrupted,
@@ -88,7 +89,7 @@ def test_an_agent_runs_resumes_and_goes_on_in_the_same_history(path: Path) -> No
         more = agent.run_sync("and?", continue_run="r1")
 
     assert (first.answer, same.answer, more.answer) == ("done", "done", "again")
-    assert first.events == same.events == more.events[: len(first.events)]
+    assert first.events == same.events == more.run_events[: len(first.events)]
 
 
 def test_text_that_is_not_unicode_is_folded_as_the_file_holds_it(journal: SqliteJournal) -> None:
@@ -150,8 +151,14 @@ STANDS: dict[str, tuple[list[Event], str, int, int]] = {
     "interrupted": ([*ONE_RUN[:2], RunInterrupted("auth")], "interrupted", 1, 15),
     "waiting": (ASKED, "waiting", 1, 22),
     "waiting for the other half": ([*ASKED, ApprovalDecided("1", True)], "waiting", 1, 22),
-    "decided": ([*ASKED, ApprovalDecided("1", True), ApprovalDecided("2", False)], "interrupted", 1, 22),
-    "decided for good": ([*ASKED, ApprovalDecided("1", True, standing=True)], "interrupted", 1, 22),
+    "decided": ([*ASKED, ApprovalDecided("1", True), ApprovalDecided("2", False)], "ready", 1, 22),
+    "decided for good": ([*ASKED, ApprovalDecided("1", True, standing=True)], "ready", 1, 22),
+    "left after a decision": (
+        [*ASKED, ApprovalDecided("1", True, standing=True), IntentRecorded(("1",), ("1",))],
+        "interrupted",
+        1,
+        22,
+    ),
     "resumed without a decision": ([*ASKED, RunResumed()], "waiting", 1, 22),
     "asked more": ([*ONE_RUN, RunContinued("and?")], "interrupted", 2, 30),
     "compacted": ([*ONE_RUN[:6], Compacted(summary="s", usage=Usage(3, 1))], "interrupted", 2, 34),

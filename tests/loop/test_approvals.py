@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.kit.runs import QUESTION, calls, drive, log_of, of
-from tool_loop import Agent, MemoryJournal, Pending, ScriptedLLM, ToolRegistry, tool
-from tool_loop.errors import UnknownRun, UsageError
+from tool_loop import Agent, MemoryJournal, Pending, ScriptedLLM, Tool, ToolRegistry, tool
+from tool_loop.errors import ProviderError, UnknownRun, UsageError
 from tool_loop.events import (
     ApprovalDecided,
     ApprovalRequest,
@@ -24,6 +24,7 @@ from tool_loop.limits import Limits
 from tool_loop.loop.moves import Hold
 from tool_loop.runtime.clock import run_virtual
 from tool_loop.toolbox.registry import NotRun
+from tool_loop.testing import check
 
 
 class Till:
@@ -169,6 +170,78 @@ def test_a_standing_approval_covers_the_tool_for_the_run_and_an_exact_denial_bea
 
     assert asked == ["p"]
     assert till.paid == [5, 6]
+
+
+PAY_2 = calls(("p2", "pay", '{"amount": 6}'))
+
+
+def other_pay(paid: list[int], **options: object) -> Tool:
+    @tool(effect="once", needs_approval=True, **options)  # type: ignore[call-overload]
+    async def pay(amount: int) -> str:
+        """Pay somebody."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    assert isinstance(pay, Tool)
+    return pay
+
+
+@pytest.mark.parametrize(
+    ("options", "scope"),
+    [({}, "/elsewhere"), ({"scope": "another account"}, ""), ({"description": "Pay anybody."}, "")],
+)
+def test_a_standing_approval_is_about_the_tool_it_was_given_for_and_no_other_of_that_name(
+    options: dict[str, object], scope: str
+) -> None:
+    """The same name with another definition, another schema or another directory is asked about again."""
+    till, log = Till(), log_of()
+    with pytest.raises(ProviderError):
+        drive(
+            log, ScriptedLLM(PAY, ProviderError("refused", kind="auth")), till.tools, reviewer=allowing(standing=True)
+        )
+    today = ToolRegistry([other_pay(till.paid, **options), till.look], scope=scope)
+
+    held = drive(log, ScriptedLLM(PAY_2), today)
+    waiting = [call.name for call in log.state.pending.values() if not log.state.decision(call)]
+    drive(log, ScriptedLLM("done"), today, reviewer=allowing(note="again"))
+
+    assert isinstance(held, Hold)
+    assert waiting == ["pay"], "whoever looks without the tools sees that it waits"
+    assert till.paid == [5, 6]
+    assert [d.note for d in of(ApprovalDecided, log.state.events)] == ["", "again"]
+    assert check(log.state.events) == []
+
+
+def test_a_standing_approval_of_an_old_record_is_held_against_what_it_was_given_for() -> None:
+    """It was never written down what tool that was, but the fingerprint of the one call it was given for was."""
+    till = Till()
+    old = ApprovalDecided("p", True, fingerprint=till.tools.fingerprint(PAY.calls[0]), standing=True)
+    begun = (
+        QUESTION, PAY, ToolReturned("l", "saw a"), ApprovalRequested((ApprovalRequest("p", old.fingerprint),)), old,
+        IntentRecorded(("p",), ("p",)), ToolReturned("p", "paid 5"), PAY_2,
+    )  # fmt: skip
+
+    same = drive(log_of(*begun), ScriptedLLM("done"), till.tools)
+    other = drive(log_of(*begun), ScriptedLLM("done"), ToolRegistry([other_pay(till.paid, scope="x"), till.look]))
+
+    assert isinstance(same, RunEnded)
+    assert isinstance(other, Hold)
+    assert till.paid == [6]
+
+
+def test_a_call_that_is_no_longer_what_was_asked_about_is_asked_about_again() -> None:
+    """An approval of what it was would only have been refused afterwards."""
+    till, log = Till(), log_of()
+    drive(log, ScriptedLLM(PAY), till.tools)
+    today = ToolRegistry([other_pay(till.paid, scope="another account"), till.look])
+
+    drive(log, ScriptedLLM(), today)
+    asked = [request.fingerprint for event in of(ApprovalRequested, log.state.events) for request in event.requests]
+    drive(log, ScriptedLLM("done"), today, reviewer=allowing())
+
+    assert asked == [till.tools.fingerprint(PAY.calls[0]), today.fingerprint(PAY.calls[0])]
+    assert till.paid == [5]
+    assert check(log.state.events) == []
 
 
 def test_a_standing_denial_covers_the_tool_too() -> None:

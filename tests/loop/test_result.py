@@ -55,3 +55,29 @@ def test_tokens_of_all_replies_are_added_up_and_what_nobody_counted_stays_unknow
 
     assert counted.usage == Usage(30, 11, cached=4)
     assert silent.usage == Usage()
+
+
+def test_a_result_is_about_its_question_and_the_run_is_beside_it_under_names_that_say_so() -> None:
+    """After a follow-up the steps of the question stood beside the tokens and the failures of the run."""
+    script = ScriptedLLM(
+        replace(calls(("1", "look", '{"n": "x"}'), usage=Usage(10, 5)), cost=0.5),
+        says("one", Usage(20, 6)),
+        replace(calls(("2", "look"), usage=Usage(30, 7)), cost=0.25),
+        replace(says("two", Usage(40, 8)), cost=0.25),
+    )
+    agent = Agent(script, [look])
+
+    async def both() -> tuple[Result, Result]:
+        return await agent.run("q", run_id="r"), await agent.run("and?", continue_run="r")
+
+    first, then = run_virtual(both())
+
+    assert [type(e).__name__ for e in then.events] == [
+        "RunContinued", "ModelReplied", "ToolReturned", "ModelReplied", "RunEnded",
+    ]  # fmt: skip
+    assert (then.steps, then.tool_calls, then.usage, then.cost, then.failures) == (2, 1, Usage(70, 15), 0.5, ())
+    assert (first.cost, [f.error for f in first.failures]) == (None, ["invalid_arguments"])
+    assert (then.run_steps, then.run_tool_calls, then.run_usage, then.run_cost) == (4, 2, Usage(100, 26), None)
+    assert then.run_failures == first.failures == first.run_failures
+    assert then.run_events == (*first.events, *then.events)
+    assert first.run_usage == first.usage

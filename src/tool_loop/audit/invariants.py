@@ -216,11 +216,11 @@ class _Check:
         for request in question.requests:
             if request.call_id not in self.state.pending:
                 self.broken("I10", f"an approval was asked for {request.call_id!r}, which does not wait to run")
-            if self.state.requested.get(request.call_id) == request.fingerprint or (
-                request.call_id in self.state.requested and not request.mark
-            ):
+            if self.state.requested.get(request.call_id) == request.fingerprint:
                 self.broken("I11", f"an approval of {request.call_id!r} was asked for twice")
             self.gated.add(request.call_id)
+            if request.why == "policy" and request.call_id in self.calls:
+                self.standing.discard(self.calls[request.call_id].name)  # it did not cover this one
 
     def _decided(self, decision: ApprovalDecided) -> None:
         call_id = decision.call_id

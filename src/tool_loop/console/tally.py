@@ -136,3 +136,27 @@ def dollars(amount: float) -> str:
     if 0 < amount < 0.0001:
         return "<$0.0001"
     return f"${amount:.4f}" if amount < 1 else f"${amount:.2f}"
+
+
+def usage_of(events: Iterable[Event]) -> Usage:
+    """Everything the server counted in these events, replies and summaries together."""
+    parts = [e.usage for e in events if isinstance(e, ModelReplied | Compacted)]
+
+    def total(values: Iterable[int | None]) -> int | None:
+        known = [v for v in values if v is not None]
+        return sum(known) if known else None
+
+    return Usage(
+        total(p.input for p in parts),
+        total(p.output for p in parts),
+        total(p.cached for p in parts),
+        total(p.cache_write for p in parts),
+        total(p.reasoning for p in parts),
+    )
+
+
+def cost_of(events: Iterable[Event]) -> float | None:
+    """What these events cost in US dollars, None where one has no price."""
+    costs = [e.cost for e in events if isinstance(e, ModelReplied) or (isinstance(e, Compacted) and e.summary)]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, 0.0) if len(known) == len(costs) else None

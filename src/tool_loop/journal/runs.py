@@ -25,9 +25,9 @@ from tool_loop.events import (
 )
 from tool_loop.state import State
 
-# "interrupted" can be resumed at once, "waiting" after somebody has decided, "poisoned" after it was
-# looked at and unparked.
-RunState: TypeAlias = Literal["running", "answered", "stopped", "waiting", "interrupted", "poisoned"]
+# "interrupted" can be resumed at once, and so can "ready": it waited for decisions, and has them.
+# "waiting" can after somebody has decided, "poisoned" after it was looked at and unparked.
+RunState: TypeAlias = Literal["running", "answered", "stopped", "waiting", "ready", "interrupted", "poisoned"]
 
 
 # Of a question a list shows a line; a prompt of a megabyte would be written again with every change.
@@ -93,6 +93,8 @@ def summary(run_id: str, times: Sequence[float], state: State, holder: str = "")
         standing = "answered" if state.ended.reason == "answered" else "stopped"
     elif undecided(state):
         standing = "waiting"
+    elif not holder and isinstance(state.events[-1], ApprovalDecided):
+        standing = "ready"
     first, events = state.events[0], state.events
     return RunInfo(
         run_id, times[0], times[-1], first.question[:QUESTION_CHARS] if isinstance(first, RunStarted) else "", standing,
@@ -112,8 +114,9 @@ def stage(state: State, event: Event) -> RunState | None:
         case ApprovalRequested():
             return "waiting"
         case ApprovalDecided():
-            return "waiting" if undecided(state, event) else "running"
+            return "waiting" if undecided(state, event) else "ready"
         case RunEnded(reason=reason):
             return "answered" if reason == "answered" else "stopped"
         case _:
-            return None
+            # The attempt in which a person decided goes on; should it die, it was not ready but interrupted.
+            return "running" if state.events and isinstance(state.events[-1], ApprovalDecided) else None

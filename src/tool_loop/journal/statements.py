@@ -154,4 +154,6 @@ def _info(row: Any, driver: Callable[[str, float], str]) -> RunInfo:
         state = "poisoned"
     elif state == "running" and not name:
         state = "interrupted"
+    elif state == "ready" and name:
+        state = "running"
     return RunInfo(run_id, at, updated, question, state, steps, spent, name)

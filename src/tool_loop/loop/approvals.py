@@ -24,25 +24,48 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def effective(call: ToolCall, decision: ApprovalDecided) -> ToolCall:
+def effective(call: ToolCall, made: ApprovalDecided) -> ToolCall:
     """The call that will run: as asked, or with the arguments a person put in their place."""
-    if decision.arguments is None or decision.call_id != call.id:
+    if made.arguments is None or made.call_id != call.id:
         return call
-    return replace(call, arguments=decision.arguments)
+    return replace(call, arguments=made.arguments)
+
+
+def decision(state: State, tools: Tools, call: ToolCall) -> ApprovalDecided | None:
+    """What was decided about this call, as far as it still holds.
+
+    A standing approval was given for one call that a person saw, and says yes to others of that tool.
+    It is about the tool with that definition, in that scope and under that policy: it holds for as long
+    as that first call, in the state of things of then, would have the same fingerprint today. And where
+    the person was told what it would cover, it covers no more. A standing denial always holds.
+    """
+    made = state.decision(call)
+    if made is None or not made.allowed or made.call_id == call.id:
+        return made
+    first = state.standing[call.name]
+    then = Preview(mark=first.mark, rule=first.rule) if hasattr(tools, "preview") else None
+    if made.fingerprint != fingerprint(tools, first.call, then):
+        return None
+    if first.mark or first.rule:
+        now = previewed(tools, call)
+        return made if first.rule and now and now.rule == first.rule else None
+    return made
 
 
 def refused(state: State, tools: Tools, call: ToolCall, now: float) -> ToolReturned | None:
     """The result of a call that a person did not allow, or that is no longer what they allowed."""
-    decision = state.decision(call)
-    if decision is None:
+    made = state.decision(call)
+    if made is None:
         return None
-    if not decision.allowed:
-        return say.outcome_unknown(call, decision.note) if call.id in state.doubtful else say.denied(call, decision)
-    if decision.expires_at is not None and now > decision.expires_at:
-        return say.denied(call, decision, "the approval expired before the call could run")
-    # A standing approval names the tool and not the arguments, so only an exact one is compared.
-    if decision.call_id == call.id and decision.fingerprint != fingerprint(tools, effective(call, decision)):
-        return say.denied(call, decision, "the call or its tool is not what was approved; it has to be approved again")
+    if not made.allowed:
+        return say.outcome_unknown(call, made.note) if call.id in state.doubtful else say.denied(call, made)
+    if made.expires_at is not None and now > made.expires_at:
+        return say.denied(call, made, "the approval expired before the call could run")
+    same = decision(state, tools, call) is not None
+    if made.call_id == call.id:
+        same = made.fingerprint == fingerprint(tools, effective(call, made))
+    if not same:
+        return say.denied(call, made, "the call or its tool is not what was approved; it has to be approved again")
     return None
 
 
@@ -65,7 +88,7 @@ async def marked(attempt: Attempt, call: ToolCall) -> dict[str, str]:
     preview = previewed(attempt.tools, call)
     if preview is None or not preview.mark:
         return {}
-    if preview.asks and attempt.log.state.decision(attempt.log.state.pending[call.id]) is None:
+    if preview.asks and decision(attempt.log.state, attempt.tools, attempt.log.state.pending[call.id]) is None:
         return {}  # it needed nobody when that was looked at, and it does by now
     await attempt.record(IntentRecorded((call.id,), mark=preview.mark))
     return {"mark": preview.mark}
@@ -75,14 +98,15 @@ async def ask_person(attempt: Attempt, calls: Sequence[ToolCall]) -> bool:
     """Put the question on record, then to the reviewer; False when the run has to wait for a decision."""
     state, tools = attempt.log.state, attempt.tools
     seen = {c.id: previewed(tools, c) for c in calls}
-    # Asked anew where what it works on has changed since: what is shown is what an answer is bound to.
-    requests = [_request(state, tools, c, seen[c.id]) for c in calls if not state.decision(c)]
-    if new := tuple(r for r in requests if r.call_id not in state.requested or _changed(state, r)):
+    # Asked anew where the tool, or what it works on, has changed since: what is shown is what an answer
+    # is bound to, and an approval of something else would only be refused afterwards.
+    requests = [_request(state, tools, c, seen[c.id]) for c in calls if not decision(state, tools, c)]
+    if new := tuple(r for r in requests if state.requested.get(r.call_id) != r.fingerprint):
         await attempt.record(ApprovalRequested(new))
     if attempt.reviewer is None:
         return False
     for call in calls:
-        if state.decision(call):
+        if decision(state, tools, call):
             continue  # a standing answer to an earlier one covers it
         shown = pending(state, tools, call, seen[call.id])
         task, held = await settle(_ask(attempt.reviewer, shown), until=attempt.until())
@@ -93,7 +117,7 @@ async def ask_person(attempt: Attempt, calls: Sequence[ToolCall]) -> bool:
             raise held
         if error or not task.done() or task.cancelled():
             return False
-        if not state.decision(call):  # somebody may have been faster, from elsewhere
+        if not decision(state, tools, call):  # somebody may have been faster, from elsewhere
             await attempt.record(_bound(task.result(), shown, tools))
     return True
 
@@ -133,10 +157,6 @@ def _request(state: State, tools: Tools, call: ToolCall, preview: Preview | None
     why: Literal["policy", "in_doubt"] = "in_doubt" if call.id in state.doubtful else "policy"
     seen = preview or Preview()
     return ApprovalRequest(call.id, fingerprint(tools, call, preview), why, seen.mark, seen.rule)
-
-
-def _changed(state: State, request: ApprovalRequest) -> bool:
-    return bool(request.mark) and state.requested[request.call_id] != request.fingerprint
 
 
 def _bound(said: ApprovalDecided, shown: Pending, tools: Tools) -> ApprovalDecided:

@@ -88,7 +88,7 @@ def waits(state: State, tools: Tools, call: ToolCall) -> bool:
 
     Asked again at each look at the record, so a decision made elsewhere is seen by the next attempt.
     """
-    if state.cut or approvals.decision(state, tools, call):
+    if state.cut or (state.decision(call) and approvals.decision(state, tools, call)):
         return False
     if call.id in state.requested:
         return True

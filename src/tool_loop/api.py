@@ -28,9 +28,6 @@ from .loop.moves import Hold
 from .ports import LLM, Emit, Journal, Reviewer, RunLog, Tools
 from .result import Result
 from .stream import Stream, streamed
-from .toolbox.registry import Approve, Tool, ToolRegistry
-from .transcript import DEFAULT_SYSTEM
-from .console.tally import usage_of
 
 Subscriber: TypeAlias = Callable[[Event | Signal], object]
 
@@ -175,7 +172,6 @@ class Agent:
             reason=ended.reason if ended else "waiting",
             run_id=log.run_id,
             events=events[state.first :],
-            usage=usage_of(events[state.first :]),
             steps=state.steps,
             tool_calls=state.tool_calls,
             cost=None if state.unpriced else state.cost,

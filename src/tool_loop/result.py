@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .console.tally import cost_of, usage_of
 from .events import Event, ModelReplied, ToolReturned, Usage
 from .ports import Pending
 from .state import UNCOUNTED
-from .console.tally import cost_of, usage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,6 @@ class Result:
     reason: str
     run_id: str
     events: tuple[Event, ...] = field(repr=False)
-    usage: Usage
     steps: int
     tool_calls: int
     cost: float | None = None
@@ -48,6 +47,11 @@ class Result:
     @property
     def run_failures(self) -> tuple[ToolReturned, ...]:
         return _failed(self.run_events)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens as the servers counted them, those of summaries too."""
+        return usage_of(self.events)
 
     @property
     def run_usage(self) -> Usage:

@@ -23,8 +23,8 @@ from tool_loop.events import (
 from tool_loop.limits import Limits
 from tool_loop.loop.moves import Hold
 from tool_loop.runtime.clock import run_virtual
-from tool_loop.toolbox.registry import NotRun
 from tool_loop.testing import check
+from tool_loop.toolbox.registry import NotRun
 
 
 class Till:

@@ -28,6 +28,8 @@ from .loop.moves import Hold
 from .ports import LLM, Emit, Journal, Reviewer, RunLog, Tools
 from .result import Result
 from .stream import Stream, streamed
+from .toolbox.registry import Approve, Tool, ToolRegistry
+from .transcript import DEFAULT_SYSTEM
 
 Subscriber: TypeAlias = Callable[[Event | Signal], object]
 

@@ -59,7 +59,8 @@ class State:
         "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
         "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
         "ids", "intents", "interrupted", "marks", "pace", "pending", "question", "reminded", "requested", "reviewed",
-        "shown", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count", "transcript", "unpriced", "untrusted",
+        "shown", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count", "transcript", "unpriced",
+        "untrusted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -255,8 +256,7 @@ class State:
     def decision(self, call: ToolCall) -> ApprovalDecided | None:
         """What was decided about this call: exactly, or about its tool for the whole run. Exact wins.
 
-        Whether a standing approval is about the tool as it is now, only who has the tools can say:
-        `approvals.decision`.
+        Whether a standing approval is about the tool of today, `approvals.decision` says.
         """
         if exact := self.decisions.get(call.id):
             return exact

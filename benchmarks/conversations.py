@@ -56,14 +56,13 @@ def talker(client: str, url: str) -> Run:
 
 
 async def speed(client: str, server: str) -> dict[str, float]:
-    """Wall clock and CPU of all conversations, and how many pools of connections they took."""
+    """Wall clock and CPU of all conversations."""
     await talker(client, f"{server}/{STEPS}/0/v1")("warm up")
     run = talker(client, f"{server}/{STEPS}/{LATENCY_MS}/v1")
     cpu, wall = time.process_time(), time.perf_counter()
     await asyncio.gather(*(run("Where is it decided?") for _ in range(CONVERSATIONS)))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    pools = sum(isinstance(found, httpx2.AsyncHTTPTransport) for found in gc.get_objects())
-    return {"wall": wall, "cpu": cpu, "pools": pools}
+    return {"wall": wall, "cpu": cpu}
 
 
 async def memory(client: str, server: str, replies: int) -> dict[str, float]:
@@ -139,13 +138,13 @@ def main() -> int:
         return 0
     rounds, replies = (2, 1) if options.quick else (5, STEPS + 1)
     broken: list[str] = []
-    print(f"| {CONVERSATIONS} at once | wall, s | CPU, s | pools | KiB each, first reply | last reply |")
-    print("|---|---|---|---|---|---|")
+    print(f"| {CONVERSATIONS} at once | wall, s | CPU, s | KiB each, first reply | last reply |")
+    print("|---|---|---|---|---|")
     with common.server() as server:
         for client in ("ours whole", "bare whole", "ours streamed", "bare streamed"):
             got = best(client, server, rounds, replies)
             last = f"{got['last']:.1f}" if replies > 1 else ""
-            took = f"{got['wall']:.2f} | {got['cpu']:.2f} | {got['pools']:.0f}"
+            took = f"{got['wall']:.2f} | {got['cpu']:.2f}"
             print(f"| {client} | {took} | {got['first']:.1f} | {last} |", flush=True)
             if client.startswith("ours"):
                 bounds = (("wall", WALL_BOUND), ("cpu", CPU_BOUND), ("first", MEMORY_BOUND))

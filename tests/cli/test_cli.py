@@ -24,7 +24,7 @@ from tool_loop.errors import (
 
 __all__ = ["cli"]
 
-HEAVY = {"asyncio", "httpx2", "pydantic", "jsonschema_rs", "sqlite3", "genai_prices", "opentelemetry"}
+HEAVY = {"asyncio", "httptools", "pydantic", "jsonschema_rs", "sqlite3", "genai_prices", "opentelemetry"}
 
 
 def shell(*words: object, code: str = "", **options: object) -> subprocess.CompletedProcess[str]:
@@ -132,8 +132,8 @@ def test_exit_codes(error: Exception, code: int) -> None:
         (ConfigurationError("set one:\n  this\n  or that"), "tool-loop: set one:\n  this\n  or that\n"),
         (OSError(28, "No space left"), "tool-loop: [Errno 28] No space left\n"),
         (
-            ImportError("No module named 'httpx2'", name="httpx2._client"),
-            "tool-loop: httpx2 is not installed here; install tool-loop with pip, or use the venv it is in\n",
+            ImportError("No module named 'httptools'", name="httptools.parser"),
+            "tool-loop: httptools is not installed here; install tool-loop with pip, or use the venv it is in\n",
         ),
         (
             ZeroDivisionError("by \x1b[31m0"),

@@ -33,7 +33,7 @@ def test_all_is_well(cli: Cli) -> None:
     assert said["tokens"] == "12 in, 5 out"
     assert said["runs"].startswith("none yet; they will be saved in ")
     assert "ripgrep" in said["grep uses"] or "Python" in said["grep uses"]
-    assert said["httpx2"].endswith("(the network)")
+    assert said["httptools"].endswith("(the network)")
     assert len(asked["tools"]) == 1
 
 

@@ -117,14 +117,14 @@ def python(code: str, **env: str) -> str:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = ("pydantic", "httpx2", "jsonschema_rs", "asyncio", "sqlite3")
+    heavy = ("pydantic", "httptools", "jsonschema_rs", "asyncio", "sqlite3")
     code = f"import tool_loop, sys; print([m for m in {heavy} if m in sys.modules])"
 
     assert python(code) == "[]"
 
 
 def test_the_help_costs_little_more_than_starting_python() -> None:
-    """30 ms is the aim; a busy machine needs a margin, and httpx2 alone would be 90 ms more."""
+    """30 ms is the aim; a busy machine needs a margin, and pydantic alone would be 90 ms more."""
 
     def cost(*words: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -140,7 +140,7 @@ def test_the_help_costs_little_more_than_starting_python() -> None:
 def test_making_an_agent_loads_neither_the_validators_nor_the_http_client() -> None:
     code = (
         "from tool_loop import Agent, ScriptedLLM; Agent(ScriptedLLM('a')).run_sync('q'); import sys;"
-        "print([m for m in ('pydantic', 'httpx2', 'jsonschema_rs', 'sqlite3') if m in sys.modules])"
+        "print([m for m in ('pydantic', 'httptools', 'jsonschema_rs', 'sqlite3') if m in sys.modules])"
     )
 
     assert python(code) == "[]"

@@ -25,7 +25,7 @@ def test_making_a_model_does_not_load_the_http_client_before_it_is_asked() -> No
     code = (
         "import sys, tool_loop.llm as m; m.ScriptedLLM('a'); m.Retrying(m.OpenAIChat('m', 'http://127.0.0.1:9/v1'));"
         "m.OpenAIResponses('m', 'http://127.0.0.1:9/v1');"
-        "print({'httpx2', 'pydantic', 'anyio', 'jsonschema_rs'} & set(sys.modules))"
+        "print({'httptools', 'httpx2', 'pydantic', 'anyio', 'jsonschema_rs'} & set(sys.modules))"
     )
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

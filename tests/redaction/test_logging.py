@@ -265,7 +265,7 @@ def test_a_key_that_the_server_sends_back_is_nowhere(caplog: pytest.LogCaptureFi
         "objects": repr(llm) + repr(vars(llm)) + repr(agent),
     }
     assert raised.value.kind == "auth"
-    assert "receive_response_headers.complete" in places["log"]
+    assert "answered 429" in places["log"]
     assert "x-echo" in places["log"]
     for place, text in places.items():
         for part in (KEY, KEY[:14], KEY[-14:], f"{KEY[:9]}...{KEY[-4:]}"):

@@ -295,7 +295,7 @@ def test_the_tools_of_the_package_are_shown_without_loading_a_validator():
     code = (
         "import sys; from tool_loop import ToolRegistry, calculator, workspace_tools\n"
         "ToolRegistry([calculator, *workspace_tools('.')]).specs()\n"
-        "print([m for m in ('pydantic', 'jsonschema_rs', 'httpx2') if m in sys.modules])"
+        "print([m for m in ('pydantic', 'jsonschema_rs', 'httptools') if m in sys.modules])"
     )
 
     assert python(code) == "[]\n"
@@ -857,7 +857,7 @@ def test_importing_and_decorating_load_nothing_heavy():
         "@r.tool\n"
         "def f(a: int, c: r.ToolContext) -> str: 'doc'\n"
         "r.ToolRegistry([f, r.Tool('t', 'd', {'type': 'object'}, print)])\n"
-        "print([m for m in ('pydantic', 'jsonschema_rs', 'httpx2') if m in sys.modules])"
+        "print([m for m in ('pydantic', 'jsonschema_rs', 'httptools') if m in sys.modules])"
     )
 
     assert python(code) == "[]\n"

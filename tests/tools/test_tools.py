@@ -135,7 +135,7 @@ def test_making_the_tools_loads_nothing_heavy():
 
     assert not loaded & {
         "pydantic",
-        "httpx2",
+        "httptools",
         "jsonschema_rs",
         "fractions",
         "decimal",

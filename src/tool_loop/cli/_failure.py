@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from typing import Final
 
 from tool_loop.console.terminal import Terminal, one_line, safe
 from tool_loop.errors import (
@@ -50,11 +51,15 @@ def explain(error: Exception, resume: str = "") -> int:
     return exit_code(error)
 
 
+# The packages this one cannot do without.
+_NEEDED: Final = ("httptools", "aiohappyeyeballs", "pydantic", "jsonschema_rs")
+
+
 def _words(error: Exception) -> str:
     match error:
         case FatalError() | UsageError():
             return str(error)
-        case ImportError(name=str(name)) if name.partition(".")[0] in ("httpx2", "pydantic", "jsonschema_rs"):
+        case ImportError(name=str(name)) if name.partition(".")[0] in _NEEDED:
             package = name.partition(".")[0]
             return f"{package} is not installed here; install tool-loop with pip, or use the venv it is in"
         case JournalError() | OSError():

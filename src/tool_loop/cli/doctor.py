@@ -48,7 +48,7 @@ def _about_this_machine(out: Terminal) -> None:
 
     _say(out, "tool-loop", f"{__version__}, Python {platform.python_version()} on {platform.system()}")
     for name, why in (
-        ("httpx2", "the network"),
+        ("httptools", "the network"),
         ("pydantic", "typed tools"),
         ("jsonschema-rs", "schemas by hand"),
         ("genai-prices", "costs; extra prices"),

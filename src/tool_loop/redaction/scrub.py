@@ -45,10 +45,12 @@ _SIGNED_HEAD: Final = re.compile(r"\beyJ(?=[A-Za-z0-9_-]{8})")
 # In a header the form does not matter.
 _HEADER: Final = re.compile(r"\b((?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 
-# What the HTTP client logs at DEBUG holds the headers of responses, and some servers send the key back.
-_HTTP_LOGGERS: Final = (
-    "httpx2",
-    *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
+# What an HTTP client given as `http=` logs at DEBUG holds the headers of responses, and some servers send
+# the key back. The first of each is its own logger, the others are those of its parts.
+_HTTP_LOGGERS: Final = tuple(
+    f"{client}{part}"
+    for client in ("httpx2", "httpcore2", "httpx", "httpcore")
+    for part in ("", ".connection", ".http11", ".http2", ".proxy", ".socks")
 )
 
 

@@ -22,10 +22,10 @@ from .reply import MessagesReply
 from .request import Caching, MessagesEncoder
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping, Sequence
 
-    import httpx2
-
+    from tool_loop.llm.http.doubles import Network
     from tool_loop.ports import Request
 
 ANTHROPIC: Final = "https://api.anthropic.com"
@@ -54,7 +54,8 @@ class AnthropicMessages(Dialect):
     api.anthropic.com, else "omit". `extra_body` and `extra_headers` (anthropic-beta) are added to
     every request as they are.
 
-    `http` replaces the network (`httpx2.MockTransport` in tests), `now` the time of day.
+    `tls` says whom to trust, and holds a client certificate where a server wants one. `http` replaces
+    the network (`httpx2.MockTransport` in tests), `now` the time of day.
     """
 
     path = "/v1/messages"
@@ -75,7 +76,8 @@ class AnthropicMessages(Dialect):
         extra_body: Mapping[str, Any] | None = None,
         extra_headers: Mapping[str, str] | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
-        http: httpx2.AsyncBaseTransport | None = None,
+        http: Network | None = None,
+        tls: ssl.SSLContext | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.model, url, key, token = _configured(model, base_url, api_key, auth_token)
@@ -93,7 +95,7 @@ class AnthropicMessages(Dialect):
                 secret=checked_key(key or token, name),
                 now=now,
             ),
-            transport=Transport(http, timeouts=timeouts),
+            transport=Transport(http, tls=tls, timeouts=timeouts),
             now=now,
         )
         settings: dict[str, Any] = {"model": self.model, "max_tokens": max_tokens, "stream": stream}

@@ -21,11 +21,11 @@ from .reply import ATTACHED, ChatReply
 from .request import ChatEncoder
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping, Sequence
 
-    import httpx2
-
     from tool_loop.errors import ProviderError
+    from tool_loop.llm.http.doubles import Network
     from tool_loop.ports import Request
 
 # Servers known to count the tokens of a stream when asked to. Others may refuse a key they do not
@@ -53,7 +53,8 @@ class OpenAIChat(Dialect):
     More than `most_tools` are refused before anything is sent; None leaves that to the server.
     `extra_body` and `extra_headers` are added to every request as they are.
 
-    `http` replaces the network (`httpx2.MockTransport` in tests), `now` the time of day.
+    `tls` says whom to trust, and holds a client certificate where a server wants one. `http` replaces
+    the network (`httpx2.MockTransport` in tests), `now` the time of day.
     """
 
     path = "/chat/completions"
@@ -76,7 +77,8 @@ class OpenAIChat(Dialect):
         extra_body: Mapping[str, Any] | None = None,
         extra_headers: Mapping[str, str] | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
-        http: httpx2.AsyncBaseTransport | None = None,
+        http: Network | None = None,
+        tls: ssl.SSLContext | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.model, url, key = configured(model, base_url, api_key)
@@ -85,7 +87,7 @@ class OpenAIChat(Dialect):
             url,
             key_headers(host, key) | headers(extra_headers or {}),
             failures=Failures(host, self.model, secret=checked_key(key, "OPENAI_API_KEY"), now=now),
-            transport=Transport(http, timeouts=timeouts),
+            transport=Transport(http, tls=tls, timeouts=timeouts),
             now=now,
         )
         settings: dict[str, Any] = {"model": self.model, "stream": stream}

@@ -1,4 +1,4 @@
-"""The time limits of one request, and what the errors of the HTTP library mean to a person.
+"""The time limits of one request, and what goes wrong with it, in words for a person.
 
 Knows nothing about what is sent or received.
 """
@@ -9,11 +9,14 @@ import asyncio
 import errno
 import socket
 import ssl
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tool_loop.errors import ConfigurationError, ProviderError
 from tool_loop.redaction.secret import printable
+
+from .troubles import Lost, NotHTTP, ProxyAbsent, ProxyRefused, Unsendable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +41,7 @@ class Line:
     """The time limits of one request, and the translation of what goes wrong on it.
 
     One timer watches over the whole request. `expect` sets what it allows for the next wait, and only
-    moves a mark: a timer for each chunk of a stream (`asyncio.timeout`, or httpx2's own) took a tenth
+    moves a mark: a timer for each chunk of a stream (as `asyncio.timeout` has one) took a tenth
     of all the time of a streamed reply. When the time is over the task is cancelled, and leaving
     the block tells that cancellation from others.
     """
@@ -129,38 +132,33 @@ class Line:
         return ProviderError(text, kind="timeout")
 
     def broken(self, error: Exception) -> ToolLoopError | None:
-        """What the error of httpx2 means to the caller; None for an error that is not of its making."""
-        import httpx2
-
-        if isinstance(error, httpx2.ConnectTimeout):
-            return ProviderError(f"could not connect to {self.host} in time", kind="connection")
-        if isinstance(error, httpx2.ProxyError):
-            return ProviderError(f"the proxy in front of {self.host} refused: {_said(error)}", kind="connection")
-        if isinstance(error, httpx2.ConnectError):
-            return ProviderError(_not_connected(self.host, error), kind="connection")
-        if isinstance(error, httpx2.DecodingError):
-            text = f"the reply of {self.host} is not what its content-encoding says: {_said(error)}"
-            return ProviderError(text, kind="protocol")
-        unsendable = (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeEncodeError)
-        if isinstance(error, unsendable):
-            text = (
-                f"cannot send a request to {self.host}: {_said(error)}. Check the base URL, the key and extra headers."
-            )
-            return ConfigurationError(text)
-        if isinstance(error, httpx2.HTTPError):
-            return self._lost(error)
+        """What an error from below means to the caller; None for one that is not of the network's making."""
+        match error:
+            case Lost() if self.began:
+                text = f"the connection to {self.host} broke in the middle of the reply{_because(error)}"
+                return ProviderError(text, kind="protocol")
+            case Lost():
+                text = f"{self.host} closed the connection without an answer{_because(error)}"
+                return ProviderError(text, kind="connection")
+            case NotHTTP():
+                return ProviderError(f"{self.host} does not speak HTTP as it should: {_said(error)}", kind="protocol")
+            case zlib.error():
+                text = f"the reply of {self.host} is not what its content-encoding says: {_said(error)}"
+                return ProviderError(text, kind="protocol")
+            case Unsendable():
+                hint = "Check the base URL, the key and extra headers."
+                return ConfigurationError(f"cannot send a request to {self.host}: {_said(error)}. {hint}")
+            case ProxyRefused():
+                text = f"the proxy in front of {self.host} refused: {_said(error)}"
+                return ProviderError(text, kind="connection")
+            case ProxyAbsent():
+                text = f"the proxy in front of {self.host} cannot be reached: {_said(error)}"
+                return ProviderError(text, kind="connection")
+            case TimeoutError():
+                return ProviderError(f"could not connect to {self.host} in time", kind="connection")
+            case OSError():
+                return ProviderError(_not_connected(self.host, error), kind="connection")
         return None
-
-    def _lost(self, error: Exception) -> ProviderError:
-        import httpx2
-
-        if isinstance(error, httpx2.RemoteProtocolError) and "disconnected" not in str(error) and not self.began:
-            return ProviderError(f"{self.host} does not speak HTTP as it should: {_said(error)}", kind="protocol")
-        if not self.began:
-            text = f"{self.host} closed the connection without an answer"
-            return ProviderError(text + _because(error), kind="connection")
-        text = f"the connection to {self.host} broke in the middle of the reply"
-        return ProviderError(text + _because(error), kind="protocol")
 
 
 # --- words ----------------------------------------------------------------------------------------

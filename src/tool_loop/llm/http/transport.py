@@ -9,25 +9,31 @@ Knows nothing about JSON, events, providers or keys; the headers it is given are
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 
 from tool_loop.errors import ProviderError
 
-from .clients import SHARED, ClientTable
+from .doubles import Double, Doubles, Network
+from .opening import Opening, host_of
+from .packing import unpacker
+from .pool import SHARED
 from .timer import Line, Timeouts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Mapping
+    import ssl
+    from collections.abc import Mapping
     from typing import Self
 
-    import httpx2
-
-    from .clients import Shard
+    from .connection import Connection
+    from .packing import Unpacker
+    from .pool import Pool
 
 __all__ = ["Caps", "Exchange", "Timeouts", "Transport"]
+
+logger = logging.getLogger(__name__)
 
 # After the reply's last event, what is still to come is the end of the body; it arrives with it or a
 # moment later. Reading it lets the connection be used again; waiting longer than this costs more.
@@ -45,28 +51,26 @@ class Caps:
 
 
 class Transport:
-    """Sends requests through the clients of the running event loop.
+    """Sends requests over the connections of the running event loop, which all transports share.
 
-    `http` replaces the network: any httpx2 transport, `httpx2.MockTransport` in tests. Without it
-    all transports of an event loop share one set of clients, which is closed with the loop.
+    `tls` says whom to trust and with which certificate to answer; without it, the system's
+    certificates, or what SSL_CERT_FILE and SSL_CERT_DIR name. `http` replaces the network: any
+    transport of httpx2 or httpx, such as `httpx2.MockTransport` in a test.
     """
 
     def __init__(
         self,
-        http: httpx2.AsyncBaseTransport | None = None,
+        http: Network | None = None,
         *,
+        tls: ssl.SSLContext | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
         caps: Caps = Caps(),
     ) -> None:
         self.timeouts = timeouts
         self.caps = caps
-        self.clients = SHARED if http is None else ClientTable(http)
-        self.keeps = http is not None  # a network of the caller's own may look at the content
-        # Of httpx2's own timers only the one for connecting is used, so that a dead host is known
-        # early. The others are covered by the line's.
-        limits = {"connect": timeouts.connect, "read": None, "write": None, "pool": None}
-        self.extensions = {"timeout": limits}
-        self._opening: _Opening | None = None
+        self.tls = tls
+        self.doubles = None if http is None else Doubles(http)
+        self._opening: Opening | None = None
 
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes, *, key: str = "", deadline: float | None = None
@@ -76,61 +80,14 @@ class Transport:
         `headers` are not to change afterwards; `key` goes with them as the idempotency key. `deadline`
         is a time of the running loop's clock.
         """
+        return Exchange(self, url, headers, body, key, deadline)
+
+    def opening(self, url: str, headers: Mapping[str, str]) -> Opening:
+        """The head of requests to there, kept: making it anew each time took a twentieth of a step."""
         opening = self._opening
         if opening is None or opening.url != url or opening.given is not headers:
-            opening = self._opening = _Opening(url, headers)
-        return Exchange(self, opening, body, key, deadline)
-
-
-class _Opening:
-    """What all requests to one address have in common, made once: parsing the address and the headers
-    anew each time took a twentieth of a whole step. Shows none of it, for the key is in there."""
-
-    __slots__ = ("_auth", "_headers", "_where", "given", "host", "url")
-
-    def __init__(self, url: str, given: Mapping[str, str]) -> None:
-        self.url = url
-        self.given = given
-        self.host = _host(url)
-        self._where: httpx2.URL | None = None
-        self._headers: httpx2.Headers | None = None
-        self._auth: httpx2.BasicAuth | None = None
-
-    def request(self, body: bytes, key: str, extensions: dict[str, Any], *, keep: bool) -> httpx2.Request:
-        """The request that httpx2 makes of `content`. Raises what it raises where it cannot be sent.
-
-        Unless it is to `keep` the body, that is gone as soon as it is on the wire: while a model thinks,
-        nobody needs a further copy of the whole conversation.
-        """
-        import httpx2
-
-        from .sockets import Once
-
-        if self._where is None:
-            self._parse()
-        # With `stream` httpx2 adds no headers of its own, so what it would add is added here.
-        stream = httpx2.ByteStream(body) if keep else Once(body)
-        request = httpx2.Request("POST", self._where or "", headers=self._headers, stream=stream, extensions=extensions)
-        if "transfer-encoding" not in self.given:
-            request.headers["Content-Length"] = str(len(body))
-        if key:
-            request.headers["idempotency-key"] = key
-        if self._auth is not None:
-            next(self._auth.auth_flow(request))
-        if keep:
-            request.read()
-        return request
-
-    def _parse(self) -> None:
-        import httpx2
-
-        where = httpx2.URL(self.url)
-        host = where.netloc.decode("ascii")
-        self._headers = httpx2.Headers({"Host": host} if host and "host" not in self.given else {})
-        self._headers.update(self.given)
-        if where.username or where.password:
-            self._auth = httpx2.BasicAuth(where.username, where.password)
-        self._where = where
+            opening = self._opening = Opening(url, headers)
+        return opening
 
 
 class Exchange:
@@ -142,66 +99,88 @@ class Exchange:
     """
 
     __slots__ = (
-        "_body", "_bytes", "_caps", "_chunks", "_deadline", "_key", "_line", "_opening", "_response", "_shard",
-        "_transport", "headers", "status",
+        "_body", "_bytes", "_deadline", "_given", "_key", "_line", "_pool", "_reply", "_transport", "_unpacker",
+        "_url", "headers", "status",
     )  # fmt: skip
 
-    def __init__(self, transport: Transport, opening: _Opening, body: bytes, key: str, deadline: float | None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        url: str,
+        given: Mapping[str, str],
+        body: bytes,
+        key: str,
+        deadline: float | None,
+    ) -> None:
         self._transport = transport
-        self._caps = transport.caps
-        self._opening = opening
+        self._url = url
+        self._given = given
         self._body = body
         self._key = key
         self._deadline = deadline
         self._bytes = 0
-        self._shard: Shard | None = None
-        self._response: httpx2.Response | None = None
+        self._pool: Pool | None = None
+        self._reply: Connection | Double | None = None
+        self._unpacker: Unpacker | None = None
 
     async def __aenter__(self) -> Self:
-        opening, transport = self._opening, self._transport
-        self._line = line = Line(opening.host, transport.timeouts, self._deadline)
+        self._line = line = Line(host_of(self._url), self._transport.timeouts, self._deadline)
         try:
-            self._shard = shard = await transport.clients.here().take(opening.url)
             with line:
-                request = opening.request(self._body, self._key, transport.extensions, keep=transport.keeps)
-                self._body = b""
-                self._response = response = await shard.http.handle_async_request(request)
+                self._reply = reply = await self._sent()
+                await reply.head()
         except BaseException:
             await self.__aexit__()
             raise
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-        # What is not compressed is taken as it comes off the wire: three generators and a decoder that
-        # does nothing took a fortieth of a whole step.
-        packed = "content-encoding" in response.headers
-        self._chunks = response.aiter_bytes() if packed else aiter(cast("AsyncIterable[bytes]", response.stream))
+        self.status = reply.status
+        self.headers: Mapping[str, str] = reply.headers
+        if encoding := reply.headers.get("content-encoding"):
+            self._unpacker = unpacker(encoding)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s answered %d %s", line.host, reply.status, dict(reply.headers))
         return self
+
+    async def _sent(self) -> Connection | Double:
+        # Once it is on its way nothing here keeps the body: while a model thinks, nobody needs a
+        # further copy of the whole conversation.
+        transport, body = self._transport, self._body
+        self._body = b""
+        opening = transport.opening(self._url, self._given)
+        if transport.doubles is not None:
+            return await transport.doubles.take(opening, body, self._key)
+        self._pool = pool = SHARED.here()
+        connection = await pool.take(opening.origin, transport.tls, transport.timeouts.connect)
+        proxy = pool.proxy(opening.origin)
+        body = opening.body(body)
+        if proxy is not None and proxy.forwards:
+            head = opening.head(len(body), self._key, forwarded=True, authorization=proxy.authorization)
+        else:
+            head = opening.head(len(body), self._key)
+        connection.send(head, body)
+        return connection
 
     async def __aexit__(self, *_: object) -> None:
         self._line.end()
-        if self._shard is not None:
-            self._shard.load -= 1
-        if self._response is not None:
-            with suppress(Exception):
-                await self._response.aclose()
+        reply, pool = self._reply, self._pool
+        if isinstance(reply, Double):
+            await reply.aclose()
+        elif reply is not None and pool is not None:
+            pool.give(reply)
 
     async def chunk(self, *, patience: float | None = None) -> bytes:
         """The next bytes of the body, decompressed; b"" at its end.
 
         `patience` shortens the limit on silence for this once.
         """
-        line = self._line
+        line, reply = self._line, self._reply
+        assert reply is not None
         line.began = True
         line.expect(patience)
         with line:
-            async for piece in self._chunks:  # goes on where it was left
-                if piece:
-                    break
-            else:
-                piece = b""
+            piece = await (reply.piece() if self._unpacker is None else self._unpacker.piece(reply.piece))
         self._bytes += len(piece)
-        if self._bytes > self._caps.stream:
-            raise line.too_large(self._caps.stream)
+        if self._bytes > self._transport.caps.stream:
+            raise line.too_large(self._transport.caps.stream)
         return piece
 
     async def rest(self, start: bytes = b"") -> bytes:
@@ -209,8 +188,8 @@ class Exchange:
         pieces = [start]
         while piece := await self.chunk():
             pieces.append(piece)
-            if self._bytes > self._caps.document:
-                raise self._line.too_large(self._caps.document)
+            if self._bytes > self._transport.caps.document:
+                raise self._line.too_large(self._transport.caps.document)
         return b"".join(pieces)
 
     async def drain(self) -> None:
@@ -220,8 +199,3 @@ class Exchange:
             more = True
             while more and self._bytes < until:
                 more = bool(await self.chunk(patience=DRAIN_SECONDS))
-
-
-def _host(url: str) -> str:
-    """Host and port, for messages: no user, no password, no path."""
-    return urlsplit(url).netloc.rpartition("@")[2] or url

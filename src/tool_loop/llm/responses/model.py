@@ -20,10 +20,10 @@ from .reply import ResponsesReply
 from .request import ResponsesEncoder
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping, Sequence
 
-    import httpx2
-
+    from tool_loop.llm.http.doubles import Network
     from tool_loop.ports import Request
 
 
@@ -38,7 +38,8 @@ class OpenAIResponses(Dialect):
     "auto" is "none" for api.openai.com, which enforces it and keeps its prompt cache, else "omit".
     `extra_body` and `extra_headers` are added to every request as they are.
 
-    `http` replaces the network (`httpx2.MockTransport` in tests), `now` the time of day.
+    `tls` says whom to trust, and holds a client certificate where a server wants one. `http` replaces
+    the network (`httpx2.MockTransport` in tests), `now` the time of day.
     """
 
     path = "/responses"
@@ -58,7 +59,8 @@ class OpenAIResponses(Dialect):
         extra_body: Mapping[str, Any] | None = None,
         extra_headers: Mapping[str, str] | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
-        http: httpx2.AsyncBaseTransport | None = None,
+        http: Network | None = None,
+        tls: ssl.SSLContext | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.model, url, key = configured(model, base_url, api_key)
@@ -67,7 +69,7 @@ class OpenAIResponses(Dialect):
             url,
             key_headers(host, key) | headers(extra_headers or {}),
             failures=Failures(host, self.model, secret=checked_key(key, "OPENAI_API_KEY"), now=now),
-            transport=Transport(http, timeouts=timeouts),
+            transport=Transport(http, tls=tls, timeouts=timeouts),
             now=now,
         )
         settings: dict[str, Any] = {

@@ -12,8 +12,9 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from signal import SIGABRT
 from time import monotonic
@@ -22,6 +23,7 @@ from typing import Literal
 from tool_loop.errors import ToolError, UsageError
 
 from ._child import Outcome, run
+from ._legacy import in_bytes, in_question, without
 from ._matches import COLUMNS, Found, parse
 
 _WORKER = Path(__file__).with_name("_worker.py")
@@ -39,6 +41,9 @@ _FLAGS = (
 # line but to map the file, not to say where in the line, and at last not to look at such files.
 _SMALL = "--max-filesize=16M"
 _LADDER = (("--column",), ("--column", "--mmap"), ("--mmap",), ("--column", _SMALL))
+
+# A pattern that names the carriage return.
+_NAMES_CR = re.compile(r"\\r|\r|\\x(?:0d|\{0*d\})|\\cM", re.IGNORECASE)
 
 _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _CARETS = re.compile(r"\n    (?P<pattern>.*)\n    (?P<space> *)(?P<carets>\^+).*\nerror: (?P<error>.*)")
@@ -75,7 +80,8 @@ class Place:
     """Where to search: below the directory `cwd`, or in one `file` behind an inherited descriptor.
 
     `name` is the path as the model knows it. `text`: the file begins like text, so its lines can be
-    shown even if there is a NUL somewhere (a log after a crash). `ignore` are the .gitignore files of
+    shown even if there is a NUL somewhere (a log after a crash). `encoding` is what a mark at its
+    beginning says, if anything. `ignore` are the .gitignore files of
     the directories above, each with the path from there; ripgrep finds them by itself.
     """
 
@@ -84,6 +90,7 @@ class Place:
     file: str = ""
     descriptors: tuple[int, ...] = ()
     text: bool = False
+    encoding: str = ""
     ignore: tuple[tuple[str, str], ...] = ()
 
 
@@ -116,48 +123,100 @@ def _runnable(program: str) -> bool:
 
 async def find(engine: Engine, query: Query, place: Place, seconds: float) -> Found:
     """Search for at most so long. Raises `ToolError`: a broken pattern or glob, or out of time with nothing found."""
-    if engine.name == "rg":
-        try:
-            return await _ripgrep(engine.program, query, place, seconds)
-        except OSError:
-            # It went away, or is made for another machine. Slower beats not at all.
-            return await _python(sys.executable, query, place, seconds)
-    return await _python(engine.program, query, place, seconds)
+    if engine.name == "re":
+        return await _python(engine.program, query, place, seconds)
+    if place.encoding.startswith("utf-32"):  # which ripgrep takes for binary
+        return await _python(sys.executable, query, place, seconds)
+    try:
+        return await _ripgrep(engine.program, query, place, seconds)
+    except OSError:
+        # It went away, or is made for another machine. Slower beats not at all.
+        return await _python(sys.executable, query, place, seconds)
 
 
 async def _ripgrep(program: str, query: Query, place: Place, seconds: float) -> Found:
     ends = monotonic() + seconds
-    asked = [*_wishes(query, place), f"--regexp={query.pattern}", "--", *([place.file] if place.file else [])]
+    asked = [*_wishes(query, place), *_choice(query)]
+    where = ["--", *([place.file] if place.file else [])]
+    patterns = [f"--regexp={query.pattern}"]
+    if extra := in_bytes(query.pattern, ignore_case=query.ignore_case):
+        patterns.append(f"--regexp={extra}")
 
     async def search(extra: Sequence[str], most: int) -> Outcome:
         left = ends - monotonic()
-        argv = [program, *_FLAGS, *extra, *asked]
+        argv = [program, *_FLAGS, *extra, *asked, *patterns, *where]
         return await run(argv, cwd=place.cwd, seconds=left, most=most, descriptors=place.descriptors)
 
-    for extra in _LADDER:
-        outcome = await search(extra, _OUTPUT_BYTES)
-        if outcome.code != -SIGABRT:
-            break
+    outcome, flags = await _with_memory(search)
+    if outcome.code == 2 and not outcome.out and patterns[1:]:
+        # Perhaps it has no form in bytes, as \p{L} has none. What else is wrong is said about the one given.
+        del patterns[1:]
+        outcome, flags = await _with_memory(search)
     if outcome.full:
         # Which matches came first is chance, as several threads search. In order it is slower, but
         # there is much to find and little to read: the same question gets the same answer.
-        outcome = await search((*extra, "--sort=path"), _FIRST_BYTES)
+        outcome = await search((*flags, "--sort=path"), _FIRST_BYTES)
     nothing = "No files were searched" in outcome.err
     if outcome.code == 2 and not outcome.out and not nothing and "(os error " not in outcome.err:
         raise _refused(outcome.err, query)
-    notes = ["files over 16 MiB are left out, a line in one is too long"] if _SMALL in extra else []
+    notes = ["files over 16 MiB are left out, a line in one is too long"] if _SMALL in flags else []
     files = 0 if nothing else None
-    return _found("ripgrep", outcome, place, seconds, files=files, notes=notes, columns="--column" in extra)
+    found = _found("ripgrep", outcome, place, seconds, files=files, notes=notes, columns="--column" in flags)
+    return await _certain(program, query, place, found, ends) if patterns[1:] else found
+
+
+async def _with_memory(search: Callable[[Sequence[str], int], Awaitable[Outcome]]) -> tuple[Outcome, Sequence[str]]:
+    """The outcome of the first of several ways that has the memory it wants, and the flags for it."""
+    for flags in _LADDER:
+        outcome = await search(flags, _OUTPUT_BYTES)
+        if outcome.code != -SIGABRT:
+            break
+    return outcome, flags
+
+
+async def _certain(program: str, query: Query, place: Place, found: Found, ends: float) -> Found:
+    """Without the lines of UTF-8 that only the pattern in bytes has found: they are asked about alone."""
+    doubted = in_question([*found.records])
+    left = ends - monotonic()
+    if not doubted or left <= 0:
+        return found
+    with tempfile.TemporaryFile() as file:
+        file.write(b"".join(record.text.removesuffix(b"\r") + b"\n" for record in doubted))
+        file.flush()
+        file.seek(0)
+        flags = ["--no-config", "--color=never", "--no-filename", "--line-number", "--text", *_wishes(query, place)]
+        argv = [program, *flags, f"--regexp={query.pattern}", "--", f"/dev/fd/{file.fileno()}"]
+        outcome = await run(argv, cwd="/", seconds=left, most=2 * _OUTPUT_BYTES, descriptors=(file.fileno(),))
+    if outcome.code not in (0, 1) or outcome.late or outcome.full:
+        return found
+    right = {int(number) for number in re.findall(rb"^(\d+):", outcome.out, re.MULTILINE)}
+    wrong = [record for number, record in enumerate(doubted, 1) if number not in right]
+    return replace(found, records=without([*found.records], wrong))
+
+
+def _crlf(query: Query) -> list[str]:
+    """`$` stands before the whole of a line's end, also where that is CR LF: nobody sees the CR.
+
+    A pattern that names the CR wants to see it, and is refused together with this.
+    """
+    return [] if _NAMES_CR.search(query.pattern) else ["--crlf"]
 
 
 def _wishes(query: Query, place: Place) -> list[str]:
-    flags = [f"--context={query.context}"] if query.context else []
+    """What a match is."""
+    flags = _crlf(query)
+    if query.context:
+        flags.append(f"--context={query.context}")
     if query.ignore_case:
         flags.append("--ignore-case")
     if place.text:
         flags.append("--text")
-    if query.shallow:
-        flags.append("--max-depth=1")
+    return flags
+
+
+def _choice(query: Query) -> list[str]:
+    """Which files are searched."""
+    flags = ["--max-depth=1"] if query.shallow else []
     if "/" in query.glob or query.glob.startswith("!"):
         flags.append(f"--glob={query.glob}")
     elif query.glob:
@@ -171,7 +230,14 @@ async def _python(program: str, query: Query, place: Place, seconds: float) -> F
         hint = "the person who runs this has to install ripgrep"
         raise ToolError("there is nothing to search with: no ripgrep, and no Python to start", hint=hint)
     descriptor = place.descriptors[0] if place.descriptors else -1
-    job = {**asdict(query), "columns": COLUMNS, "descriptor": descriptor, "name": place.name, "ignore": place.ignore}
+    job = {
+        **asdict(query),
+        "crlf": bool(_crlf(query)),
+        "columns": COLUMNS,
+        "descriptor": descriptor,
+        "name": place.name,
+        "ignore": place.ignore,
+    }
     argv = [program, "-I", "-S", str(_WORKER), json.dumps(job)]
     outcome = await run(argv, cwd=place.cwd, seconds=seconds, most=_OUTPUT_BYTES, descriptors=place.descriptors)
     if outcome.code == 2:

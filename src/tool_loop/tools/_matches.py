@@ -198,12 +198,18 @@ class _Source:
         if self._file.wide:
             return self._wide(record)
         start = record.offset + len(self._file.mark)  # engines count from behind the mark
-        whole = len(record.text) <= COLUMNS
-        kept = record.text if whole else record.text[: COLUMNS // 4]
-        there = os.pread(self._descriptor, len(kept) + 1, start)
-        if not there.startswith(kept) or (whole and there[len(kept) :] not in (b"", b"\n")):
+        text = record.text.removesuffix(b"\r")  # which ripgrep adds where the last line has no end
+        whole = len(text) <= COLUMNS
+        kept = text if whole else text[: COLUMNS // 4]
+        there = os.pread(self._descriptor, len(kept) + 2, start)
+        after = there[len(kept) :]
+        if not there.startswith(kept) or (
+            whole and after not in (b"", b"\r") and not after.startswith((b"\n", b"\r\n"))
+        ):
             return None
-        return utf8_or_latin1(kept).removesuffix("\r") if whole else self._around(record, start)
+        if not whole:
+            return self._around(record, start)
+        return utf8_or_latin1(kept if after else kept.removesuffix(b"\r"))
 
     def _around(self, record: Record, start: int) -> str:
         """So much of a long line as surrounds the match."""

@@ -171,11 +171,18 @@ def _forward(chunk: bytes, number: int, first: int) -> tuple[int, int]:
 
 
 def decode(lines: tuple[Line, ...]) -> tuple[list[str], str]:
-    """The lines as text, and "latin-1" when they are not valid UTF-8, else ""."""
-    try:
-        return [_visible(_utf8(line), line) for line in lines], ""
-    except UnicodeDecodeError:
-        return [_visible(line.kept.decode("latin-1"), line) for line in lines], "latin-1"
+    """The lines as text, and "latin-1" when there is one that is not valid UTF-8, else "".
+
+    Line by line, as they are searched: one broken byte must not garble the letters of all the others.
+    """
+    texts, encoding = [], ""
+    for line in lines:
+        try:
+            text = _utf8(line)
+        except UnicodeDecodeError:
+            text, encoding = line.kept.decode("latin-1"), "latin-1"
+        texts.append(_visible(text, line))
+    return texts, encoding
 
 
 def utf8_or_latin1(piece: bytes, *, cut_before: bool = False, cut_after: bool = False) -> str:

@@ -26,6 +26,10 @@ DEPTH = 100
 SKIPPED = {b"node_modules", b"__pycache__"}
 OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 WIDE = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+# The letters that Windows has where latin-1 has control characters.
+LETTERS = {
+    code: ord(bytes([code]).decode("cp1252")) for code in range(0x80, 0xA0) if code not in b"\x81\x8d\x8f\x90\x9d"
+}
 
 
 class Rule(NamedTuple):
@@ -102,7 +106,10 @@ class Search:
     """One search: what to look for, what was found, how many files were looked at."""
 
     def __init__(self, job: dict[str, Any]) -> None:
-        self.regex = re.compile(job["pattern"], re.IGNORECASE if job["ignore_case"] else 0)
+        # With `crlf`, a carriage return ends what ^ and $ look at, as ripgrep has it: see `text`.
+        self.crlf: bool = job.get("crlf", False)
+        flags = (re.IGNORECASE if job["ignore_case"] else 0) | (re.MULTILINE if self.crlf else 0)
+        self.regex = re.compile(job["pattern"].translate(LETTERS), flags)
         self.context: int = job["context"]
         self.columns: int = job["columns"]
         self.depth = 0 if job["shallow"] else DEPTH
@@ -158,7 +165,7 @@ class Search:
                 if head.startswith(b"\xef\xbb\xbf"):
                     file.read(3)
                 self.lines(path, pieces(file))
-            elif explicit and any(self.regex.search(text_of(piece)) for _, _, piece in pieces(file)):
+            elif explicit and any(self.regex.search(self.text(piece)[0]) for _, _, piece in pieces(file)):
                 self.matches += 1
                 self.out.write(
                     path + b': binary file matches (found "\\0" byte around offset %d)\n' % head.index(b"\0")
@@ -169,16 +176,19 @@ class Search:
     def lines(self, path: bytes, lines: Iterable[tuple[int, int, bytes]]) -> None:
         before: deque[tuple[int, int, bytes]] = deque(maxlen=self.context)
         after = 0
-        matched = 0
+        matched = last = 0
         for number, offset, raw in lines:
             line = raw.removesuffix(b"\n")
-            if match := self.regex.search(text_of(line)):
+            text, is_utf8 = self.text(line, part=number == last or len(line) >= PIECE)
+            last = number
+            if match := self.regex.search(text):
                 if number == matched:
                     continue  # another piece of a long line that is on record already
                 for earlier in before:
                     self.write(path, b"%d-%d-", *earlier)
                 before.clear()
-                column = len(match.string[: match.start()].encode("utf-8", "surrogateescape")) + 1
+                before_it = text[: match.start()]
+                column = (len(before_it.encode("utf-8", "surrogateescape")) if is_utf8 else len(before_it)) + 1
                 self.write(path, b"%%d:%d:%%d:" % column, number, offset, line)
                 self.matches += 1
                 matched, after = number, self.context
@@ -187,6 +197,22 @@ class Search:
                 after -= 1
             elif self.context and number != matched:
                 before.append((number, offset, line))
+
+    def text(self, line: bytes, *, part: bool = False) -> tuple[str, bool]:
+        """What is searched of a line, and whether it is UTF-8; in any other, each byte is a letter.
+
+        A `part` of a line may begin or end inside of a letter, and counts as UTF-8.
+        """
+        is_utf8 = True
+        if self.crlf:
+            # As line feeds, which is what ^, $ and . know. The last one is the line's own end.
+            line = line.removesuffix(b"\r").replace(b"\r", b"\n")
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            is_utf8 = part
+            text = line.decode("utf-8", "surrogateescape") if is_utf8 else line.decode("latin-1").translate(LETTERS)
+        return text, is_utf8
 
     def write(self, path: bytes, head: bytes, number: int, offset: int, line: bytes) -> None:
         if len(line) > self.columns:
@@ -201,10 +227,6 @@ def pieces(file: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
         yield number, offset, piece
         offset += len(piece)
         number += piece.endswith(b"\n")
-
-
-def text_of(line: bytes) -> str:
-    return line.decode("utf-8", "surrogateescape")
 
 
 def own_rules(directory: int, skip: int) -> Iterator[Rules]:

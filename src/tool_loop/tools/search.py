@@ -149,9 +149,9 @@ def _place(root: Root, path: str, descriptor: int) -> Place:
     if stat.S_ISDIR(mode):
         return Place(name, here, ignore=tuple(_rules_above(root, parts)))
     if stat.S_ISREG(mode):
-        text = not TextFile(descriptor, 0).binary
+        file = TextFile(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)  # a child that inherits it reads from where we are
-        return Place(name, "/", here, (descriptor,), text=text)
+        return Place(name, "/", here, (descriptor,), text=not file.binary, encoding=file.encoding)
     hint = "a FIFO, socket or device is not searched"
     raise ToolError(f"special file: {shown(path)}", kind="invalid_argument", hint=hint, field="path")
 

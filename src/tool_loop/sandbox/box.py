@@ -153,7 +153,7 @@ def _closed(home: str, descriptor: int) -> None:
 def _sweep(place: str) -> None:
     """Remove what processes left that were killed: theirs, but locked by nobody."""
     with suppress(OSError):
-        for entry in os.scandir(place):
+        for entry in list(os.scandir(place)):
             if not entry.name.startswith(_PREFIX) or entry.stat(follow_symlinks=False).st_uid != os.geteuid():
                 continue
             with suppress(OSError):
@@ -180,7 +180,7 @@ def remove_tree(top: str) -> None:
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):
                         os.chmod(entry.path, stat.S_IRWXU)
-                        for inner in os.scandir(entry.path):
+                        for inner in list(os.scandir(entry.path)):
                             if inner.is_dir(follow_symlinks=False):
                                 count += 1
                                 os.chmod(inner.path, stat.S_IRWXU)

@@ -75,7 +75,7 @@ class Watch:
         if len(self.mounts) > 3 * _MOUNTS:
             raise TooMuch(f"there are {len(self.mounts) // 3} of them, at most {_MOUNTS}; choose a smaller workspace")
         self._parts = {top: set(os.listdir(top)) for top in self._repositories()}
-        self._objects = [path for path in map(_objects, self._tops) if path]
+        self._with_objects = [path for path in self._tops if _has_objects(path)]
 
     def _protect(self, path: str) -> list[str]:
         """The mounts for a path; without any, or where it is a link, it is kept to be put back."""
@@ -121,7 +121,7 @@ class Watch:
             said = [word for path in self._came(now) if (word := self._take_away(path))]
             for top in self._kept:
                 said += self._put_back(top, self._moved_to(top, now))
-            self._check_objects()
+            self._check_objects(now)
         except NotPutBack as error:
             paths = ", ".join(os.path.relpath(path, self._root) for path in error.paths[:5])
             why = f"a command changed protected paths, and they could not be put back: {paths}"
@@ -131,9 +131,11 @@ class Watch:
             raise self._guard.broken(why) from None
         return said
 
-    def _check_objects(self) -> None:
-        if lost := [path for path in self._objects if not _objects(os.path.dirname(path))]:
-            raise NotPutBack(lost)
+    def _check_objects(self, now: dict[str, Mark]) -> None:
+        for top in self._with_objects:
+            there = self._moved_to(top, now)
+            if not _has_objects(there) and os.path.isdir(os.path.dirname(there)):
+                raise NotPutBack([f"{top}/objects"])
 
     def _came(self, now: dict[str, Mark]) -> Iterator[str]:
         """What was not there before, under no name it had."""
@@ -207,12 +209,11 @@ def _tops(marks: dict[str, Mark], root: str) -> dict[str, str]:
     return {path: kind for path, kind in sorted(tops.items()) if path not in inside}
 
 
-def _objects(top: str) -> str:
-    """The directory of a repository's objects, where there are any."""
+def _has_objects(top: str) -> bool:
+    """Whether it is a repository with anything in it."""
     with suppress(OSError):
-        if os.listdir(f"{top}/objects"):
-            return f"{top}/objects"
-    return ""
+        return bool(os.listdir(f"{top}/objects"))
+    return False
 
 
 def _is_older(path: str, began: int) -> bool:
@@ -226,7 +227,7 @@ def _is_older(path: str, began: int) -> bool:
     todo, seen = [path], 0
     while todo:
         with suppress(OSError):
-            for entry in os.scandir(todo.pop()):
+            for entry in list(os.scandir(todo.pop())):
                 seen += 1
                 if entry.stat(follow_symlinks=False).st_ctime_ns < began or seen > _LOOKED_AT:
                     return True

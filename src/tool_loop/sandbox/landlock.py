@@ -78,7 +78,7 @@ def _readable() -> Iterable[str]:
 def _shared_memory() -> list[str]:
     """/dev/shm, where locks between processes are made, if nobody's shared memory is in it now."""
     with suppress(OSError):
-        for entry in os.scandir("/dev/shm"):
+        for entry in list(os.scandir("/dev/shm")):
             info = entry.stat(follow_symlinks=False)
             if info.st_uid == os.geteuid() or info.st_mode & 0o006:
                 return []

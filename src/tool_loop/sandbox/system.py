@@ -102,7 +102,7 @@ def shown_parts(top: str, without: Iterable[str]) -> Iterator[str]:
         yield top
     elif top not in inside:
         with suppress(OSError):
-            for entry in os.scandir(top):
+            for entry in list(os.scandir(top)):
                 yield from shown_parts(entry.path, inside)
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from tests.test_sandbox import chosen
 from tool_loop.errors import ToolError, UsageError
-from tool_loop.sandbox import Box, Outcome, Sandbox, run
-from tool_loop.sandbox import guard as guards
+from tool_loop.sandbox import Box, Outcome, Sandbox, guard as guards, run
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
 

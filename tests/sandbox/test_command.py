@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_sandbox import chosen
+from tests.sandbox.test_walls import chosen
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.sandbox import Box, CommandLimits, Outcome, Sandbox, Stop, run
 from tool_loop.sandbox.capture import Capture
@@ -385,6 +386,7 @@ def test_a_workspace_that_was_replaced_is_refused(sandbox: Sandbox, tmp_path: Pa
 
 def test_no_descriptor_is_left_open(box: Box) -> None:
     bash(box, "true")
+    gc.collect()  # the boxes of other tests
     before = len(list(Path("/proc/self/fd").iterdir()))
 
     for code in ("true", "exit 3", "sleep 9"):
@@ -392,4 +394,4 @@ def test_no_descriptor_is_left_open(box: Box) -> None:
     with pytest.raises(ToolError):
         run(box, ["no-such-program"])
 
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before

@@ -4,7 +4,7 @@ Each says REACHED when it got somewhere, or prints the secret. None of them woul
 walls: what is written outside is in a directory made for it, signals are number 0, and what belongs to
 the machine is opened and closed again.
 
-`python -m tests.sandbox_attacks bwrap` prints what came through, one line each; nothing is good.
+`python -m tests.sandbox.attacks bwrap` prints what came through, one line each; nothing is good.
 """
 
 from __future__ import annotations

@@ -18,13 +18,11 @@ from tool_loop.errors import UsageError
 from tool_loop.sandbox import Box, Sandbox, SandboxUnavailable, choose, imports_from, run
 from tool_loop.sandbox.choice import find_bubblewrap
 
-from . import sandbox_attacks
-
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 NOBODY = 65534
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(params=["bwrap", "landlock"])
@@ -62,14 +60,14 @@ QUICK = {
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sandbox_attacks.ATTACKS]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in attacks.ATTACKS]
 )
 def test_an_attack_is_held(
     name: str, sandbox: Sandbox, tmp_path: Path, listening: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", sandbox_attacks.SECRET)
+    monkeypatch.setenv("OPENAI_API_KEY", attacks.SECRET)
 
-    assert sandbox_attacks.came_through(name, sandbox, tmp_path) == ""
+    assert attacks.came_through(name, sandbox, tmp_path) == ""
 
 
 @pytest.mark.slow
@@ -79,7 +77,7 @@ def test_every_attack_of_an_ordinary_user_is_held(name: str) -> None:
     chosen(name)
     with everybodys_copy() as (python, environment):
         done = subprocess.run(
-            [python, "-m", "tests.sandbox_attacks", name],
+            [python, "-m", "tests.sandbox.attacks", name],
             user=NOBODY,
             group=NOBODY,
             extra_groups=[],

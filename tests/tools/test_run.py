@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_sandbox import chosen
-from tests.test_sandbox_command import MARK, left
+from tests.sandbox.test_command import MARK, left
+from tests.sandbox.test_walls import chosen
 from tool_loop import Agent, ScriptedLLM, ToolCall, ToolRegistry
 from tool_loop.events import ToolProgress, ToolReturned
 from tool_loop.sandbox import CommandLimits, Sandbox

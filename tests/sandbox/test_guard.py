@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_sandbox import chosen
+from tests.sandbox.test_walls import chosen
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.sandbox import Box, Outcome, Sandbox, guard as guards, run
 

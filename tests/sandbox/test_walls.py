@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sandbox import attacks
 from tool_loop.errors import UsageError
 from tool_loop.sandbox import Box, Sandbox, SandboxUnavailable, choose, imports_from, run
 from tool_loop.sandbox.choice import find_bubblewrap

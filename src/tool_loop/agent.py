@@ -28,10 +28,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from . import events, transcript as say
-from .errors import FatalError, JournalError, ProviderError
+from .errors import FatalError, JournalError
 from .events import RunEnded, ToolCall
 from .limits import LAST_WORD_TOKENS, Limits
-from .loop import approvals, compaction
+from .loop import answers, approvals, compaction, mending
 from .loop.moves import Act, Ask, Compact, End, Hold, Move, Remind, Stop
 from .loop.shield import recorded, settle, together
 from .ports import LLM, Emit, Request, Reviewer, RunLog, Tools
@@ -80,7 +80,8 @@ def next_move(state: State, tools: Tools, limits: Limits, elapsed: float = 0.0) 
     # Once between two replies: if that was not enough, more of the same is not either.
     if limits.window and state.context >= limits.window * limits.fill and not state.compacted:
         return Compact()
-    return Ask()
+    # Where only the form of the answer is wrong no tool can help, and without tools any server can enforce it.
+    return Ask(may_call=not state.misfit)
 
 
 def waits(state: State, tools: Tools, call: ToolCall) -> bool:
@@ -137,6 +138,7 @@ class Attempt:
     emit: Emit
     reviewer: Reviewer | None = None
     began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    wanted: answers.Wanted | None = None
 
     async def drive(self) -> RunEnded | Hold:
         """The loop. Raises `FatalError` for what it cannot mend, with the reason on record.
@@ -164,6 +166,9 @@ class Attempt:
                         if not await approvals.ask_person(self, calls):
                             return hold
                     case End(event):
+                        if self.wanted and (objection := await answers.objection(self, self.wanted, event.answer)):
+                            await self.record(objection)
+                            continue
                         if not state.ended:
                             await self.record(event)
                         return event
@@ -199,8 +204,8 @@ class Attempt:
         """One reply onto the record, or the reason why there is none.
 
         What a provider can mend by waiting never gets here: `Retrying` around the model has done
-        the waiting, within the run's deadline. What does get here ends the attempt, except for the
-        two things the loop itself can mend: a context that is too long, and time that has run out.
+        the waiting, within the run's deadline. What does get here ends the attempt, except for what
+        the loop itself can mend (see mending.py): a context that is too long, time that has run out.
         """
         state, request = self.log.state, self.request(may_call)
         self.emit(events.ModelAsked(state.steps + 1, may_call))
@@ -211,17 +216,7 @@ class Attempt:
             await self.record(say.repaired(task.result(), state.ids, state.steps + 1, request), held)
         elif held:
             raise held
-        elif may_call and isinstance(error, TimeoutError):
-            await self.record(events.LimitReached("deadline"))
-        elif may_call and isinstance(error, ProviderError) and error.kind == "context_length" and not state.compacted:
-            # Only the provider knows for sure how much it takes. Shorten once, and ask again; a second
-            # refusal in a row is not about the length of the history, so it is passed on.
-            self.limits = replace(self.limits, window=error.window or self.limits.window)
-            if not await compaction.compact(self):
-                raise error
-        elif not may_call and isinstance(error, ProviderError | TimeoutError):
-            await self.record(say.from_journal(state))
-        else:
+        elif not await mending.mended(self, error):
             raise error
 
     async def act(self, calls: Sequence[ToolCall]) -> None:
@@ -279,9 +274,10 @@ class Attempt:
 
     def request(self, may_call: bool) -> Request:
         """What to send: the same bytes as last time and what was added, so that caches can serve it."""
-        state, tokens, until = self.log.state, self.limits.tokens, self.until(last_word=not may_call)
+        state, tokens, form = self.log.state, self.limits.tokens, self.wanted.form if self.wanted else None
         left, key = tokens and max(0, tokens - state.spent), f"{self.log.run_id}-{len(state.events)}"
-        return Request(state.transcript, self.tools.specs(), may_call, key, until, left, state.pace)
+        until = self.until(last_word=state.stopping is not None)
+        return Request(state.transcript, self.tools.specs(), may_call, key, until, left, state.pace, form)
 
     def until(self, last_word: bool = False) -> float | None:
         """When to stop waiting. A part of the time is kept back for the last word."""

@@ -10,26 +10,30 @@ import asyncio
 import json
 import logging
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from .agent import Attempt
 from .errors import FatalError, UnknownRun, UsageError
-from .events import Event, Example, IntentRecorded, ModelReplied, Notice, RunContinued, RunStarted, Signal
+from .events import Event, Example, Notice, RunContinued, RunStarted, Signal
 from .journal.memory import MemoryJournal
 from .limits import Limits
 from .llm.prices import Priced, Prices
 from .llm.retry import Retrying, RetryPolicy
 from .loop import approvals
+from .loop.answers import Wanted
 from .loop.moves import Hold
-from .ports import LLM, Emit, Journal, Reviewer, RunLog, Tools
+from .loop.notices import telling_undeclared
+from .loop.opening import Question, asked_again, follow_up, recorded_schema
+from .ports import LLM, AnswerSpec, Emit, Journal, Reviewer, RunLog, Tools
 from .result import Result
+from .runtime.context import CURRENT, RunContext
+from .state import State
 from .stream import Stream, streamed
 from .toolbox.registry import Approve, Tool, ToolRegistry
-from .transcript import DEFAULT_SYSTEM
+from .transcript import DEFAULT_SYSTEM, answer_form
 
 Subscriber: TypeAlias = Callable[[Event | Signal], object]
 
@@ -38,19 +42,47 @@ REMEMBERED_RUNS = 100
 
 DEFAULT_RETRY = RetryPolicy()
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
+
+
+class ResumeOptions(TypedDict, total=False):
+    """What may be given with a run that is on record.
+
+    `on_event` sees each event and signal. `deps` is for its tools (`ToolContext.deps`), and never on record.
+    `limits` are in the place of the agent's.
+    """
+
+    on_event: Subscriber | None
+    deps: Any
+    limits: Limits | None
+
+
+class RunOptions(ResumeOptions, total=False):
+    """What changes from run to run. Beside the above: `run_id` names the run, `continue_run` is the one that
+    the question follows up on, `meta` is recorded beside the agent's, and `system` is the system prompt in
+    place of the agent's, as text or as a function of `deps` that is called once.
+    """
+
+    run_id: str | None
+    continue_run: str | None
+    meta: Mapping[str, object] | None
+    system: str | Callable[[Any], str] | None
 
 
 class Agent:
     """A model with tools and limits. Holds no state of a run, so it can serve many at once.
 
-    `tools` are `Tool`s, plain functions, or a `Tools` port of your own. `system` is the system
-    prompt. `approve` says which calls need a person ("never", "effects", "always" or a function) and
-    `reviewer` asks one; without a reviewer such a run ends as waiting. `examples` are worked
-    examples put before the question. `on_event` sees every event and signal; what it raises is
-    logged and ignored. `retry` is None to pass every failure of the model's server on at once.
+    `tools` are `Tool`s, plain functions, or a `Tools` port of your own. `system` is the system prompt, or a
+    function of the run's `deps` that makes it; a short default where nothing is said. `approve` says which
+    calls need a person ("never", "effects", "always" or a function) and `reviewer` asks one; without a
+    reviewer such a run ends as waiting. `examples` are worked examples put before the question. `on_event`
+    sees every event and signal; what it raises is logged and ignored. `retry` is None to pass every failure
+    of the model's server on at once.
     `prices` give replies their cost, which `Limits.usd` needs, and the window of a model they know.
-    `meta` is recorded with each run.
+    `meta` is recorded with each run. `check` gets the final answer (typed where `run(answer=...)` asks for
+    a type) and may raise `ToolError`: the model reads that and answers again, `Limits.answers` times at most.
     """
 
     def __init__(
@@ -58,7 +90,7 @@ class Agent:
         llm: LLM,
         tools: Iterable[Tool | Callable[..., Any]] | Tools = (),
         *,
-        system: str = DEFAULT_SYSTEM,
+        system: str | Callable[[Any], str] | None = None,
         limits: Limits | None = None,
         journal: Journal | None = None,
         approve: Approve = "never",
@@ -68,6 +100,7 @@ class Agent:
         retry: RetryPolicy | None = DEFAULT_RETRY,
         prices: Prices | None = None,
         meta: Mapping[str, object] | None = None,
+        check: Callable[[Any], object] | None = None,
     ) -> None:
         model: LLM = Priced(llm, prices) if prices is not None else llm
         self.llm: LLM = Retrying(model, retry) if retry is not None else model
@@ -82,92 +115,140 @@ class Agent:
         self.examples = tuple(examples)
         self.on_event = on_event
         self.meta = json.dumps(dict(meta or {}), ensure_ascii=False)
+        self.check = check
+        self._prices = prices
 
+    @overload
+    async def run(self, question: str, *, answer: None = None, **options: Unpack[RunOptions]) -> Result[str]: ...
+    @overload
+    async def run(self, question: str, *, answer: type[T], **options: Unpack[RunOptions]) -> Result[T]: ...
+    @overload
     async def run(
-        self,
-        question: str,
-        *,
-        run_id: str | None = None,
-        continue_run: str | None = None,
-        on_event: Subscriber | None = None,
-    ) -> Result:
+        self, question: str, *, answer: Mapping[str, Any], **options: Unpack[RunOptions]
+    ) -> Result[dict[str, Any]]: ...
+    @overload
+    async def run(self, question: str, *, answer: Any, **options: Unpack[RunOptions]) -> Result[Any]: ...
+    async def run(self, question: str, *, answer: Any = None, **options: Unpack[RunOptions]) -> Result[Any]:
         """Answer a question. The same `run_id` twice is the same run; it is driven on, not started again.
 
-        With `continue_run` the question is a follow-up in the history of a run that has ended.
+        With `continue_run` the question is a follow-up in the history of a run that has ended. `answer` is
+        the type that the final answer has to be (a pydantic model, a dataclass, a TypedDict, a union) or a
+        JSON schema: `Result.value` holds it. The other options are those of `RunOptions`.
+
         Raises a `FatalError` when the run cannot go on (it stays on record and can be resumed), and
         `UsageError` when the id belongs to another question.
         """
+        run_id, follows = options.get("run_id"), options.get("continue_run")
         if not question.strip():
             raise UsageError("the question is empty")
-        if run_id is not None and continue_run is not None:
+        if run_id is not None and follows is not None:
             raise UsageError("a follow-up belongs to the run it continues: give run_id or continue_run, not both")
-        opening: RunStarted | RunContinued
-        if continue_run is not None:
-            opening = RunContinued(question)
-        else:
-            opening = RunStarted(question, self.system, self.examples, self.meta)
-        return await self._drive(continue_run or run_id or secrets.token_hex(6), opening, on_event)
+        form = _form(answer)
+        asked = Question(
+            question,
+            follow_up=follows is not None,
+            system=self._system(options),
+            meta=self._meta(options.get("meta")),
+            schema=json.dumps(form.schema, ensure_ascii=False) if form else "",
+        )
+        return await self._drive(follows or run_id or secrets.token_hex(6), asked, form, options)
 
-    async def resume(self, run_id: str, *, on_event: Subscriber | None = None) -> Result:
+    @overload
+    async def resume(self, run_id: str, *, answer: None = None, **options: Unpack[ResumeOptions]) -> Result[Any]: ...
+    @overload
+    async def resume(self, run_id: str, *, answer: type[T], **options: Unpack[ResumeOptions]) -> Result[T]: ...
+    @overload
+    async def resume(self, run_id: str, *, answer: Any, **options: Unpack[ResumeOptions]) -> Result[Any]: ...
+    async def resume(self, run_id: str, *, answer: Any = None, **options: Unpack[ResumeOptions]) -> Result[Any]:
         """Go on with a run where it was left: after a crash, a mended error, a decision. An ended run
         gives its result again and costs nothing. Raises `UnknownRun`, and what `run` raises.
-        """
-        return await self._drive(run_id, None, on_event)
 
-    def run_sync(self, question: str, **options: Any) -> Result:
-        """`run` for programs without an event loop: the one synchronous door. Takes the same options."""
+        The form of the answer is on record as a schema, so `Result.value` is plain JSON where no `answer` is
+        given. What is not on record is given again: `deps`.
+        """
+        return await self._drive(run_id, None, _form(answer), options)
+
+    @overload
+    def run_sync(self, question: str, *, answer: None = None, **options: Unpack[RunOptions]) -> Result[str]: ...
+    @overload
+    def run_sync(self, question: str, *, answer: type[T], **options: Unpack[RunOptions]) -> Result[T]: ...
+    @overload
+    def run_sync(self, question: str, *, answer: Any, **options: Unpack[RunOptions]) -> Result[Any]: ...
+    def run_sync(self, question: str, *, answer: Any = None, **options: Unpack[RunOptions]) -> Result[Any]:
+        """`run` for programs without an event loop: the one synchronous door."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self.run(question, **options))
-        raise UsageError("run_sync cannot be called where an event loop is running; use: await agent.run(...)")
+            pass  # and out of the handler: what the run raises has nothing to do with this one
+        else:
+            raise UsageError("run_sync cannot be called where an event loop is running; use: await agent.run(...)")
+        return asyncio.run(self.run(question, answer=answer, **options))
 
-    def stream(self, question: str, **options: Any) -> AbstractAsyncContextManager[Stream]:
+    def stream(
+        self, question: str, *, answer: Any = None, **options: Unpack[RunOptions]
+    ) -> AbstractAsyncContextManager[Stream]:
         """Watch a run as it happens: `async with agent.stream("...") as events`, then `async for`.
 
         Leaving the block, however it is left, ends the run and waits until it is gone. At the end
         `events.result` holds the `Result`. Takes the same options as `run`.
         """
-        return streamed(lambda emit: self.run(question, on_event=emit, **options))
+        other = options.get("on_event")
+
+        def start(emit: Emit) -> Awaitable[Result[Any]]:
+            options["on_event"] = _both(emit, other)
+            return self.run(question, answer=answer, **options)
+
+        return streamed(start)
 
     async def _drive(
-        self, run_id: str, opening: RunStarted | RunContinued | None, on_event: Subscriber | None
-    ) -> Result:
-        emit = self._emitter(run_id, on_event)
+        self, run_id: str, question: Question | None, form: AnswerSpec | None, options: ResumeOptions
+    ) -> Result[Any]:
+        emit = self._emitter(run_id, options.get("on_event"))
+        limits = options.get("limits")
+        limits = self.limits if limits is None else _completed(limits, self.tools, self.llm, self._prices)
+        token = CURRENT.set(RunContext(run_id, options.get("deps")))
         try:
             async with self.journal.open(run_id) as log:
-                attempt = Attempt(log, self.llm, self.tools, self.limits, emit, self.reviewer)
-                if opening := self._fresh(log, opening):
-                    await attempt.record(opening)
+                opened = self._opening(run_id, log.state, question)
+                form = form or _form_on_record(opened, log.state)
+                wanted = Wanted(form, self.check) if form or self.check else None
+                attempt = Attempt(log, self.llm, self.tools, limits, emit, self.reviewer, wanted=wanted)
+                if opened:
+                    await attempt.record(opened)
+                    if isinstance(opened, RunContinued) and opened.system is not None:
+                        emit(Notice("the system prompt is another one than this run began with; the new one is used"))
                 outcome = await attempt.drive()
-                return self._result(log, outcome.calls if isinstance(outcome, Hold) else ())
+                return self._result(log, outcome.calls if isinstance(outcome, Hold) else (), form)
         except FatalError as error:
             error.run_id = run_id
             raise
+        finally:
+            CURRENT.reset(token)
 
-    def _fresh(self, log: RunLog, opening: RunStarted | RunContinued | None) -> RunStarted | RunContinued | None:
+    def _opening(self, run_id: str, state: State, question: Question | None) -> RunStarted | RunContinued | None:
         """The event that opens this run or question, None when it is on record already."""
-        state = log.state
-        match opening:
-            case RunStarted(question=question) if state.events:
-                first = state.events[0]
-                if isinstance(first, RunStarted) and first.question != question:
-                    raise UsageError(
-                        f"run {log.run_id} has another question; to ask more in it, use continue_run={log.run_id!r}"
-                    )
-                return None
-            case RunStarted():
-                return opening
-            case _ if not state.events:
-                raise UnknownRun(f"there is no run {log.run_id} in this journal")
-            case RunContinued(question=question) if not state.ended:
-                if state.question == question:
-                    return None  # asked before and interrupted: the same question goes on
-                raise UsageError(f"run {log.run_id} has not ended yet; resume it before asking more")
-            case _:
-                return opening
+        if question is None and not state.events:
+            raise UnknownRun(f"there is no run {run_id} in this journal")
+        if question is None:
+            return None
+        if question.follow_up:
+            return follow_up(run_id, state, question)
+        if state.events:
+            asked_again(run_id, state, question.text)
+            return None
+        system = DEFAULT_SYSTEM if question.system is None else question.system
+        if question.schema:
+            system = f"{system}\n\n{answer_form(question.schema)}".lstrip("\n")
+        return RunStarted(question.text, system, self.examples, question.meta, question.schema)
 
-    def _result(self, log: RunLog, waiting: Sequence[Any]) -> Result:
+    def _meta(self, more: Mapping[str, object] | None) -> str:
+        return json.dumps(json.loads(self.meta) | dict(more), ensure_ascii=False) if more else self.meta
+
+    def _system(self, options: RunOptions) -> str | None:
+        system = options.get("system", self.system)
+        return system(options.get("deps")) if callable(system) else system
+
+    def _result(self, log: RunLog, waiting: Sequence[Any], form: AnswerSpec | None) -> Result[Any]:
         state, ended, events = log.state, log.state.ended, tuple(log.state.events)
         return Result(
             answer=ended.answer if ended else "",
@@ -181,6 +262,7 @@ class Agent:
             source=ended.source if ended else "model",
             untrusted=state.untrusted,
             run_events=events,
+            form=form,
         )
 
     def _emitter(self, run_id: str, on_event: Subscriber | None) -> Emit:
@@ -198,7 +280,32 @@ class Agent:
                 except Exception:
                     logger.exception("a subscriber failed; the run goes on")
 
-        return _telling_undeclared(self.tools, emit) if subscribers else emit
+        return telling_undeclared(self.tools, emit) if subscribers else emit
+
+
+def _form(answer: Any) -> AnswerSpec | None:
+    if answer is None or answer is str:
+        return None
+    from .toolbox.answers import AnswerForm
+
+    return answer if isinstance(answer, AnswerForm) else AnswerForm(answer)
+
+
+def _form_on_record(opened: RunStarted | RunContinued | None, state: State) -> AnswerSpec | None:
+    """The form that an earlier attempt was asked for, where this one did not say."""
+    schema = "" if opened else recorded_schema(state)
+    return _form(json.loads(schema)) if schema else None
+
+
+def _both(first: Emit, second: Subscriber | None) -> Emit:
+    if second is None:
+        return first
+
+    def emit(happening: Event | Signal) -> None:
+        first(happening)
+        second(happening)
+
+    return emit
 
 
 def _completed(limits: Limits, tools: Tools, llm: LLM, prices: Prices | None) -> Limits:
@@ -211,27 +318,6 @@ def _completed(limits: Limits, tools: Tools, llm: LLM, prices: Prices | None) ->
     if limits.window is None and prices is not None and (model := getattr(llm, "model", "")):
         limits = replace(limits, window=prices.window(str(model), str(getattr(llm, "origin", ""))))
     return limits
-
-
-def _telling_undeclared(tools: Tools, emit: Emit) -> Emit:
-    """Says once per tool that its calls ran in order only because it declares no effect."""
-    told: set[str] = set()
-    asked: dict[str, str] = {}
-
-    def watch(happening: Event | Signal) -> None:
-        emit(happening)
-        if isinstance(happening, ModelReplied):
-            asked.clear()
-            asked.update((call.id, call.name) for call in happening.calls)
-        elif isinstance(happening, IntentRecorded) and len(happening.call_ids) > 1:
-            names = Counter(asked[call_id] for call_id in happening.call_ids if call_id in asked)
-            for name, n in names.items():
-                if n > 1 and name not in told and tools.effect(name) is None:
-                    told.add(name)
-                    how = '@tool(effect="read") lets them run together'
-                    emit(Notice(f"{name} declares no effect: its {n} calls ran in order; {how}"))
-
-    return watch
 
 
 def run_agent(

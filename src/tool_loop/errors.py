@@ -3,6 +3,7 @@
     ToolLoopError
     ├── ToolError              raised by a tool, never leaves a run: the model reads it as data
     ├── UsageError             the caller's program is wrong: a bad tool, a bad setting
+    ├── InvalidAnswer          the run ended without an answer of the form that was asked for
     └── FatalError             ends this attempt, never the journal: mend the cause, then resume
         ├── ConfigurationError     no model, no endpoint, no key where one is needed
         ├── ProviderError          the model's server refused or failed; `kind` says how
@@ -96,6 +97,10 @@ class ToolError(ToolLoopError):
 
 class UsageError(ToolLoopError, ValueError):
     """The calling program is wrong, and says so before anything has run."""
+
+
+class InvalidAnswer(ToolLoopError):
+    """`Result.value` where the answer has not the form that was asked for; `Result.answer` holds its text."""
 
 
 class FatalError(ToolLoopError):

@@ -89,19 +89,29 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The first record of a run. `meta` is JSON text of the caller's own (root, model, version)."""
+    """The first record of a run. `meta` is JSON text of the caller's own (root, model, version).
+
+    `answer` is the JSON schema that the final answer has to fit, "" where any text will do.
+    """
 
     question: str
     system: str = ""
     examples: tuple[Example, ...] = ()
     meta: str = "{}"
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RunContinued:
-    """A follow-up question after an end: the conversation goes on in the same history."""
+    """A follow-up question after an end: the conversation goes on in the same history.
+
+    `answer` is as in `RunStarted`; "text" where the run began with a schema and this question has none.
+    `system` is the system prompt from here on, None where it is still the same.
+    """
 
     question: str
+    answer: str = ""
+    system: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +160,14 @@ class ModelReplied:
 
 @dataclass(frozen=True, slots=True)
 class Reminded:
-    """Words from the loop to the model, which it reads as a user message."""
+    """Words from the loop to the model, which it reads as a user message.
+
+    `why` is "call_in_text" (it wrote a call as prose), "invalid_answer" (its answer has not the form that
+    was asked for) or "refused_answer" (the form is right, and a check of the caller's refuses it).
+    """
 
     text: str
+    why: Literal["call_in_text", "invalid_answer", "refused_answer"] = "call_in_text"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class Limits:
     usd: float | None = None  # needs prices; unknown prices are said, not guessed
     tool_calls: int | None = None
     per_tool: Mapping[str, int] = field(default_factory=dict)
+    answers: int = 3  # of another form than the one asked for; a model that fails three times goes on failing
     repeats: int = 3  # the third identical call with the same result has never helped
     window: int | None = None  # size of the model's context in tokens, where known
     fill: float = 0.8  # compact when the next request would fill this much of the window
@@ -50,6 +51,8 @@ class Limits:
                 raise UsageError(f"Limits.per_tool[{tool!r}] must be a whole number, got {most!r}")
         if not self.last_word_seconds >= 0:
             raise UsageError(f"Limits.last_word_seconds must not be below zero, got {self.last_word_seconds!r}")
+        if isinstance(self.answers, bool) or not isinstance(self.answers, int) or self.answers < 1:
+            raise UsageError(f"Limits.answers must be a whole number above zero, got {self.answers!r}")
         if self.repeats < 2:
             raise UsageError(f"Limits.repeats must be at least 2, got {self.repeats}; the first call is not a repeat")
         if not 0 < self.fill <= 1:

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from .errors import ToolError
 from .events import ApprovalDecided, Event, ModelReplied, Signal, ToolCall, ToolReturned
 
 if TYPE_CHECKING:
@@ -34,6 +35,25 @@ class ToolSpec:
     parameters: Mapping[str, Any]
 
 
+class AnswerSpec(Protocol):
+    """The form of the final answer: `schema` as a server and a model are shown it, and what validates it.
+
+    `strict` says that the schema keeps within what OpenAI's servers can enforce.
+    """
+
+    name: str
+    schema: dict[str, Any]
+    strict: bool
+
+    def problem(self, text: str) -> ToolError | None:
+        """What is wrong with this answer; None when it fits."""
+        ...
+
+    def value(self, text: str) -> Any:
+        """The answer as it was wanted. Raises what `problem` returns."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One logical request to a model; retries carry the same one.
@@ -42,7 +62,8 @@ class Request:
     `may_call` is False for the last word, when a call must be impossible. `key` is the same over all
     retries and resumes of this request. `deadline` is a time of the running event loop's clock and
     `allowance` the number of tokens the run may still spend; None means unlimited. `pace` is how many
-    seconds a reply takes in this run; None before the first.
+    seconds a reply takes in this run; None before the first. `answer` is the form that the final answer has
+    to have, for servers that can enforce one.
     """
 
     transcript: Transcript
@@ -52,6 +73,7 @@ class Request:
     deadline: float | None = None
     allowance: int | None = None
     pace: float | None = None
+    answer: AnswerSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

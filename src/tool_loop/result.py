@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic
 
 from .console.tally import cost_of, usage_of
+from .errors import InvalidAnswer, ToolError
 from .events import Event, ModelReplied, ToolReturned, Usage
-from .ports import Pending
+from .ports import AnswerSpec, Pending
 from .state import UNCOUNTED
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Value = TypeVar("Value", default=str)
+else:
+    from typing import TypeVar
+
+    Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Generic[Value]):
     """How a run stands.
 
     Everything is about the latest question: `events`, `failures`, `usage`, `steps`, `tool_calls` and
@@ -20,8 +31,9 @@ class Result:
     the two are the same.
 
     `reason` is "answered", the limit that stopped it ("step limit", "token budget", "money budget",
-    "tool call limit", "repeated call", "deadline", "empty answer"), or "waiting" when a person has to decide about
-    the calls in `waiting`: then `answer` is empty and `Agent.resume(run_id)` goes on after they did.
+    "tool call limit", "repeated call", "deadline", "empty answer", "invalid answer"), or "waiting" when a
+    person has to decide about the calls in `waiting`: then `answer` is empty and `Agent.resume(run_id)`
+    goes on after they did.
     `cost` is in US dollars, None where a price is not known. `source` is "journal" when the model
     gave no last word and the answer was put together from the record. `untrusted` is about the run:
     what strangers wrote stays in its history.
@@ -38,6 +50,21 @@ class Result:
     source: str = "model"
     untrusted: bool = False
     run_events: tuple[Event, ...] = field(default=(), repr=False)
+    form: AnswerSpec | None = field(default=None, repr=False)
+
+    @property
+    def value(self) -> Value:
+        """The answer in the form that `run(answer=...)` asked for; its text where nothing was asked for.
+
+        Raises `InvalidAnswer`, which says what is wrong, when the run ended without one that fits (`reason`
+        tells why, `answer` holds the text) or has not ended.
+        """
+        if self.form is None:
+            return self.answer  # type: ignore[return-value]
+        try:
+            return self.form.value(self.answer)  # type: ignore[no-any-return]
+        except ToolError as error:
+            raise InvalidAnswer(f"the run ended ({self.reason}) without an answer that fits: {error.message}") from None
 
     @property
     def failures(self) -> tuple[ToolReturned, ...]:

@@ -13,23 +13,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from .events import (
-    ApprovalDecided,
-    ApprovalRequested,
-    Compacted,
-    Event,
-    IntentRecorded,
-    LimitReached,
-    ModelReplied,
-    Reminded,
-    RunContinued,
-    RunEnded,
-    RunInterrupted,
-    RunResumed,
-    RunStarted,
-    ToolCall,
-    ToolReturned,
-)
+from .events import (  # isort: skip
+    ApprovalDecided, ApprovalRequested, Compacted, Event, IntentRecorded, LimitReached, ModelReplied, Reminded,
+    RunContinued, RunEnded, RunInterrupted, RunResumed, RunStarted, ToolCall, ToolReturned,
+)  # fmt: skip
 from .ports import Standing
 from .transcript import Transcript
 
@@ -49,18 +36,19 @@ class State:
 
     `pending` are the calls without a result, in the order the model asked. `doubtful` are those
     among them that an earlier attempt may have run. `cut` says why none of them may run, "" where they
-    may. `steps`, `spent` (tokens), `cost` and
-    `tool_calls` count since the last question, because limits are per question; `ids` (each
-    call's id with its position), `pace` (seconds a reply takes) and `transcript` span the whole run.
+    may. `refusals` counts the answers that did not do, and `misfit` says that the last one had not the form
+    that was asked for. `steps`, `spent` (tokens), `cost` and `tool_calls` count since the last question,
+    because limits are per question; `ids` (each call's id with its position), `pace` (seconds a reply takes)
+    and `transcript` span the whole run.
     """
 
     # Without them a state takes 2 KiB more, most of it a table with room to spare.
     __slots__ = (
         "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
         "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
-        "ids", "intents", "interrupted", "marks", "pace", "pending", "question", "reminded", "requested", "reviewed",
-        "shown", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count", "transcript", "unpriced",
-        "untrusted",
+        "ids", "intents", "interrupted", "marks", "misfit", "pace", "pending", "question", "refusals", "reminded",
+        "requested", "reviewed", "shown", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count",
+        "transcript", "unpriced", "untrusted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -96,6 +84,8 @@ class State:
         self.answer: ModelReplied | None = None
         self.cut = ""
         self.reminded = 0
+        self.refusals = 0
+        self.misfit = False
         self.compacted = False
         self.stopping: LimitReached | None = None
         self.ended: RunEnded | None = None
@@ -122,7 +112,9 @@ class State:
                 self._returned(event)
             case Reminded():
                 self.answer = None
-                self.reminded += 1
+                self.reminded += event.why == "call_in_text"
+                self.refusals += event.why != "call_in_text"
+                self.misfit = event.why == "invalid_answer"
             case ApprovalRequested():
                 self._requested(event)
             case ApprovalDecided():
@@ -170,6 +162,7 @@ class State:
             self.ids[call_id] = len(self.ids)
         # A turn that was stopped by somebody, or nobody knows why, is half a thought like one that was cut.
         self.cut = reply.finish or (reply.stop if reply.stop in ("length", "content_filter", "refusal") else "")
+        self.misfit = False
         self.answer = None if reply.calls else reply
         self.intents.clear()
 

@@ -86,7 +86,12 @@ class Transcript:
         match event:
             case RunStarted():
                 self._open(event)
-            case RunContinued(question=text) | Reminded(text=text):
+            case RunContinued():
+                if event.system is not None:
+                    self.chars += len(event.system) - len(self.system)
+                    self.system = event.system
+                self._add(UserMessage(follow_up(event)))
+            case Reminded(text=text):
                 self._add(UserMessage(text))
             case ModelReplied():
                 # An empty assistant turn is refused by several providers and says nothing; but one that
@@ -117,8 +122,10 @@ class Transcript:
         opening, later = events[0], events[1:]
         assert isinstance(opening, RunStarted)
         if summary:
-            asked = [opening.question, *(e.question for e in events[:upto] if isinstance(e, RunContinued))]
-            opening = replace(opening, question=f"{asked[-1]}\n\n{summary_note(summary)}")
+            before = [e for e in events[:upto] if isinstance(e, RunContinued)]
+            asked = [opening.question, *map(follow_up, before)]
+            system = [opening.system, *(e.system for e in before if e.system is not None)]
+            opening = replace(opening, question=f"{asked[-1]}\n\n{summary_note(summary)}", system=system[-1])
             later = events[upto:]
         self = cls()
         self.apply(opening)
@@ -223,6 +230,22 @@ def over_limit(call: ToolCall, most: int) -> ToolReturned:
     return failed(call, "limit_reached", message, "answer from what you have, or use another tool")
 
 
+def answer_form(schema: str) -> str:
+    """What the system prompt, or a follow-up question, says of the form of the answer."""
+    return (
+        "When you have what you need, answer with one JSON object that fits this schema, "
+        f"and write nothing around it: {schema}"
+    )
+
+
+def follow_up(event: RunContinued) -> str:
+    """A follow-up question as the model reads it: with the form of its answer, where that is another one."""
+    if not event.answer:
+        return event.question
+    form = "Answer this one in plain text." if event.answer == "text" else answer_form(event.answer)
+    return f"{event.question}\n\n{form}"
+
+
 def last_word(limit: str) -> str:
     return (
         f"Stop here: {limit}. No more tools can be called. "
@@ -306,6 +329,8 @@ def repaired(reply: ModelReplied, taken: Container[str], step: int, request: Req
         calls[fresh] = call if fresh == call.id else replace(call, id=fresh)
     in_text = not calls and bool(_CALL_SIGN.search(reply.text))
     in_text = in_text and looks_like_a_call(reply.text, (spec.name for spec in request.tools))
+    if in_text and request.answer is not None:
+        in_text = request.answer.problem(reply.text) is not None  # an answer of JSON may well look like a call
     if tuple(calls.values()) == reply.calls and in_text == reply.call_in_text:
         return reply
     return replace(reply, calls=tuple(calls.values()), call_in_text=in_text)

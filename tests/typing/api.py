@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, assert_type
+from typing import Annotated, Any, Literal, assert_type
 
 from tool_loop import (
     Agent,
@@ -78,7 +78,7 @@ async def main() -> None:
     assert_type(result, Result)
     assert_type(result.answer, str)
     assert_type(result.cost, float | None)
-    assert_type(await agent.resume("r1"), Result)
+    assert_type(await agent.resume("r1"), Result[Any])
     assert_type(agent.run_sync("..."), Result)
     async with agent.stream("...") as events:
         async for event in events:

@@ -21,7 +21,6 @@ from tool_loop.console.terminal import Terminal, one_line, safe
 from tool_loop.events import Event, Notice, Signal
 from tool_loop.journal.memory import MemoryJournal
 from tool_loop.result import Result
-from tool_loop.transcript import DEFAULT_SYSTEM
 
 from . import PIPE_CLOSED
 from ._cost import pricing
@@ -68,7 +67,7 @@ class Session:
             agent = Agent(
                 priced,
                 tools_of(args),
-                system=DEFAULT_SYSTEM if system is None else system,
+                system=system,
                 limits=limits_of(args),
                 journal=self.journal,
                 reviewer=TerminalReviewer(err, keys, person()) if keys is not None else None,

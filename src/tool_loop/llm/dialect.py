@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from tool_loop.events import ModelReplied
-    from tool_loop.ports import Emit, Request
+    from tool_loop.ports import AnswerSpec, Emit, Request
     from tool_loop.transcript import Transcript
 
     from .endpoint import Assembler, Endpoint
@@ -84,13 +84,23 @@ class Dialect(ABC):
 
     path: ClassVar[str]
     _encoder: Encoder[Any]
+    answer_field: ClassVar[str]  # the member of the body that makes a server enforce the form of an answer
 
-    def __init__(self, endpoint: Endpoint, settings: dict[str, Any], withhold: Literal["omit", "none"]) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: dict[str, Any],
+        withhold: Literal["omit", "none"],
+        *,
+        answers_beside_tools: bool = False,
+    ) -> None:
         self.endpoint = endpoint
         self._settings = settings
         self._withhold = withhold
         self._changed = 0
         self._withheld_otherwise = False
+        self._answers_beside_tools = answers_beside_tools
+        self._enforces_answers = True
 
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
         while True:
@@ -123,6 +133,28 @@ class Dialect(ABC):
     def explained(self, error: ProviderError) -> ProviderError:
         """The error as the person sees it, with what this dialect knows about a way out."""
         return error
+
+    def answer_format(self, answer: AnswerSpec) -> dict[str, Any]:
+        """What `answer_field` has to be for this form."""
+        raise NotImplementedError
+
+    def settings_for(self, request: Request) -> dict[str, Any]:
+        """The settings as they go with this request.
+
+        Of OpenAI's and Anthropic's own servers it is known that a form of the answer and tools go together.
+        llama.cpp, vLLM and Ollama force the form onto every reply, and then no tool is called any more: there
+        the form is only asked for, until a request in which no call can be made anyway.
+        """
+        settings = self._settings
+        callable_now = bool(request.tools) and request.may_call
+        if not callable_now:
+            settings = {name: value for name, value in settings.items() if name != "parallel_tool_calls"}
+        free = self._answers_beside_tools or not callable_now
+        if request.answer is None or not free or not self._enforces_answers:
+            return settings
+        enforced = self.answer_format(request.answer)
+        before = settings.get(self.answer_field)
+        return settings | {self.answer_field: before | enforced if isinstance(before, dict) else enforced}
 
     def _ask(self, request: Request, emit: Emit) -> Coroutine[Any, Any, ModelReplied]:
         body = self.body(request)
@@ -171,6 +203,14 @@ class Dialect(ABC):
         if not self._encoder.leave_out(transcript):
             return ""
         return "it does not take back what it attached to earlier turns, so they are sent without it"
+
+    def adapt_answer(self, refusal: Refusal) -> str:
+        """The form of the answer asked for in words alone, where a server takes no format or not this schema."""
+        named = self.answer_field in refusal.said or "json_schema" in refusal.said or "schema" in refusal.error.param
+        if refusal.request.answer is None or not self._enforces_answers or not named:
+            return ""
+        self._enforces_answers = False
+        return f"it does not take this {self.answer_field}, so the form of the answer is asked for in words"
 
     def adapt_settings(self, refusal: Refusal, names: Sequence[str]) -> str:
         """Leave out a setting that is not needed for an answer."""

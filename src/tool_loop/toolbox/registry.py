@@ -30,16 +30,17 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.events import Event, Signal, ToolCall, ToolReturned
 from tool_loop.ports import Effect, Emit, Preview, ToolSpec
+from tool_loop.runtime.context import CURRENT, NO_RUN, RunContext
 
 from .call import as_error, as_text, canonical, checked, parse_arguments, perform, ready
 from .failures import failure, kind_of, unknown_tool
 from .signature import is_async
-from .tool import NotRun, Progress, Tool, ToolContext, as_tool, probe_arguments, tool
+from .tool import NotRun, Progress, Tool, ToolContext, as_tool, context_of, probe_arguments, tool
 
 if TYPE_CHECKING:
     from .drawn import Later
@@ -125,7 +126,14 @@ class ToolRegistry:
                 if item.parameters is not None and not _is_ours(item.func):
                     ready(item)
             self._specs = tuple(item.spec for item in self._tools.values())
-        return self._specs
+        if all(item.when is None for item in self._tools.values()):
+            return self._specs
+        # Worked out once for a run: the tools are the first bytes of each of its requests.
+        run = CURRENT.get()
+        if (specs := run.memo.get(self)) is None or run is NO_RUN:
+            specs = tuple(item.spec for item in self._tools.values() if _is_there(item, run))
+            run.memo[self] = specs
+        return cast("tuple[ToolSpec, ...]", specs)
 
     def schemas(self) -> list[dict[str, Any]]:
         """The tools in the form chat completions take; a copy, the caller's to change."""
@@ -258,7 +266,7 @@ class ToolRegistry:
             limit, untrusted = item.max_result_chars, item.untrusted
             if item.context_name is not None:
                 progress = Progress(call.id, emit, loop)
-                arguments[item.context_name] = ToolContext(call.id, key, progress, mark)
+                arguments[item.context_name] = context_of(call.id, key, mark, progress)
             # What may change something is done to its end, however much of its result can be shown.
             convert = partial(as_text, limit=limit, drain=item.effect != "read")
             ends = _ends(item, started, deadline)
@@ -299,9 +307,18 @@ class ToolRegistry:
 
     def _find(self, name: str) -> Tool:
         item = self._tools.get(name)
-        if item is None:
-            raise unknown_tool(name, self._tools)
+        if item is None or (item.when is not None and all(spec.name != name for spec in self.specs())):
+            raise unknown_tool(name, [spec.name for spec in self.specs()])
         return item
+
+
+def _is_there(item: Tool, run: RunContext) -> bool:
+    try:
+        return item.when is None or bool(item.when(run))
+    except Exception:
+        # Like a lock: one that is broken is shut.
+        logger.exception("the condition of tool %s failed, so this run does not have it", item.name)
+        return False
 
 
 def _is_ours(func: Callable[..., Any]) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType, SimpleNamespace
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, get_origin, get_type_hints
 
 from tool_loop.errors import UsageError
 
@@ -226,8 +226,10 @@ def _is_self(first: inspect.Parameter, func: Any) -> bool:
 def _is_context(annotation: Any, context_type: type) -> bool:
     if isinstance(annotation, str):
         # Imported for the type checker only, so that it is no type at run time.
-        return annotation.replace(" ", "").removesuffix("|None").rpartition(".")[2] == context_type.__name__
-    return annotation is context_type or context_type in getattr(annotation, "__args__", ())
+        name = annotation.replace(" ", "").removesuffix("|None").partition("[")[0]
+        return name.rpartition(".")[2] == context_type.__name__
+    parts = (annotation, *getattr(annotation, "__args__", ()))
+    return any(context_type in (part, get_origin(part)) for part in parts)
 
 
 def _refuse(parameter: inspect.Parameter, tool: str) -> None:

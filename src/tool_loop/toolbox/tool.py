@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Any, Final, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, get_args, overload
 
 from tool_loop.errors import UsageError
 from tool_loop.events import ToolProgress
 from tool_loop.ports import Effect, Emit, Preview, ToolSpec
+from tool_loop.runtime.context import CURRENT, RunContext
 
 from .results import sendable
 from .schema import Form, checked_schema
@@ -40,6 +41,22 @@ NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 MAX_RESULT_CHARS: Final = 30_000
 
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=Any)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+
+
+def context_of(call_id: str, key: str, mark: str = "", say: Callable[[str], None] | None = None) -> ToolContext[Any]:
+    """The context of a call in the run that is being driven here."""
+    run = CURRENT.get()
+    return ToolContext(call_id, key, run.run_id, run.deps, mark, say or _silent)
+
+
 class NotRun:
     """Return it (or False) from a probe to say that the call did not happen and may be run."""
 
@@ -49,18 +66,22 @@ def _silent(_text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(Generic[Deps]):
     """What a tool may know about its call: annotate a parameter with it, and it is filled in.
 
     The model never sees that parameter. `idempotency_key` is the same over every retry and resume of
-    this call, and belongs to no other. `mark` is the one of the call's preview, for a tool that has one:
-    on record, and what an approval was given for.
+    this call, and belongs to no other. `deps` is what `Agent.run(deps=...)` was given, of the type in
+    `ToolContext[Database]`; None where nothing was. `run_id` is the run the call belongs to, "" outside of
+    one. `mark` is the one of the call's preview, for a tool that has one: on record, and what an approval was
+    given for.
     """
 
     call_id: str = ""
     idempotency_key: str = ""
-    _say: Callable[[str], None] = field(default=_silent, repr=False, compare=False)
+    run_id: str = ""
+    deps: Deps = None  # type: ignore[assignment]  # of a tool that is tried without a run
     mark: str = ""
+    _say: Callable[[str], None] = field(default=_silent, repr=False, compare=False)
 
     def progress(self, text: str) -> None:
         """Show `text` to whoever watches the run. Works from any thread; ignored once the call is over."""
@@ -105,7 +126,8 @@ class Tool:
     rest is gone: a tool that can have more takes an offset, as `read_file` does. `max_calls` limits the
     calls of a run. `scope` says what it works on where the arguments do not (a directory, an
     account): an approval holds for that one only. `preview` is called with the arguments before the call
-    and says what it would do (see `Preview`). `probe_func` is what `probe` registers, and `local` the
+    and says what it would do (see `Preview`). `when` says (of the run's `deps`) in which runs there is such a
+    tool at all: elsewhere it is neither shown nor run. `probe_func` is what `probe` registers, and `local` the
     local names that annotations use; neither is usually given.
 
     Raises UsageError for whatever cannot work, before anything has run.
@@ -125,6 +147,7 @@ class Tool:
     max_calls: int | None = None
     scope: str = ""
     preview: Callable[..., Preview] | None = None
+    when: Callable[[RunContext], bool] | None = None
     probe_func: Callable[..., Any] | None = None
     local: Mapping[str, Any] | None = field(default=None, repr=False)
 
@@ -255,7 +278,7 @@ def probe_arguments(
     available = {"idempotency_key": key, "mark": mark} | arguments
     context = context_parameter(func, ToolContext)
     if context is not None:
-        available[context] = ToolContext(call_id, key, mark=mark)
+        available[context] = context_of(call_id, key, mark)
     parameters = readable_parameters(func)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return available
@@ -281,6 +304,7 @@ def tool(
     max_calls: int | None = None,
     scope: str = "",
     preview: Callable[..., Preview] | None = None,
+    when: Callable[[RunContext], bool] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tool_loop.llm.http.doubles import Network
-    from tool_loop.ports import Request
+    from tool_loop.ports import AnswerSpec, Request
 
 ANTHROPIC: Final = "https://api.anthropic.com"
 VERSION: Final = "2023-06-01"
@@ -59,6 +59,7 @@ class AnthropicMessages(Dialect):
     """
 
     path = "/v1/messages"
+    answer_field = "output_config"
 
     def __init__(
         self,
@@ -103,15 +104,18 @@ class AnthropicMessages(Dialect):
         settings |= {name: value for name, value in optional.items() if value is not None}
         settings |= checked_body(extra_body, ("messages", "tools", "tool_choice", "stream", "system", "cache_control"))
         ours = host == "api.anthropic.com"
-        super().__init__(endpoint, settings, withheld(withhold, enforced=ours))
+        super().__init__(endpoint, settings, withheld(withhold, enforced=ours), answers_beside_tools=ours)
         self.origin = f"messages:{origin_of(url)}"
         self._encoder: MessagesEncoder = MessagesEncoder(self.origin, caching or ("request" if ours else "blocks"))
+
+    def answer_format(self, answer: AnswerSpec) -> dict[str, Any]:
+        return {"format": {"type": "json_schema", "schema": answer.schema}}
 
     def body(self, request: Request) -> bytes:
         return self._encoder.body(
             request.transcript,
             request.tools,
-            self._settings,
+            self.settings_for(request),
             tool_choice="" if request.may_call else "none",
             with_tools=request.may_call or self._withhold == "none",
         )
@@ -123,6 +127,7 @@ class AnthropicMessages(Dialect):
     def changes(self) -> Sequence[Change]:
         return (
             self.adapt_withholding,
+            self.adapt_answer,
             self._adapt_max_tokens,
             self._adapt_caching,
             self.adapt_turn,

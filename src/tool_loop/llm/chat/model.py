@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tool_loop.errors import ProviderError
     from tool_loop.llm.http.doubles import Network
-    from tool_loop.ports import Request
+    from tool_loop.ports import AnswerSpec, Request
 
 # Servers known to count the tokens of a stream when asked to. Others may refuse a key they do not
 # know, so they are not asked; what they do not count is estimated.
@@ -58,6 +58,7 @@ class OpenAIChat(Dialect):
     """
 
     path = "/chat/completions"
+    answer_field = "response_format"
 
     def __init__(
         self,
@@ -100,7 +101,8 @@ class OpenAIChat(Dialect):
         }
         settings |= {name: value for name, value in optional.items() if value is not None}
         settings |= checked_body(extra_body, ("messages", "tools", "tool_choice", "stream"))
-        super().__init__(endpoint, settings, withheld(withhold, enforced=host == "api.openai.com"))
+        ours = host == "api.openai.com"
+        super().__init__(endpoint, settings, withheld(withhold, enforced=ours), answers_beside_tools=ours)
         self.origin = f"chat:{origin_of(url)}"
         mistral = host == "api.mistral.ai"
         nine = tool_ids == "mistral" or (tool_ids == "auto" and mistral)
@@ -108,19 +110,20 @@ class OpenAIChat(Dialect):
         self._most_tools = most_tools
         self._swapped = False
 
+    def answer_format(self, answer: AnswerSpec) -> dict[str, Any]:
+        form = {"name": answer.name, "schema": answer.schema, "strict": answer.strict}
+        return {"type": "json_schema", "json_schema": form}
+
     def body(self, request: Request) -> bytes:
         if self._most_tools is not None and len(request.tools) > self._most_tools:
             raise ConfigurationError(
                 f"{len(request.tools)} tools, and chat completions takes {self._most_tools}: give fewer, "
                 "or pass most_tools=None for a server that takes more"
             )
-        settings = self._settings
-        if not request.tools or not request.may_call:
-            settings = {name: value for name, value in settings.items() if name != "parallel_tool_calls"}
         return self._encoder.body(
             request.transcript,
             request.tools,
-            settings,
+            self.settings_for(request),
             tool_choice="" if request.may_call else "none",
             with_tools=request.may_call or self._withhold == "none",
         )
@@ -131,7 +134,8 @@ class OpenAIChat(Dialect):
     def changes(self) -> Sequence[Change]:
         mistral = (self._adapt_ids, self._adapt_turns)
         settings = (self._adapt_tokens, self._adapt_settings)
-        return self.adapt_withholding, *mistral, self._adapt_turn, *settings, self._adapt_echo, self.adapt_attached
+        turns = (*mistral, self._adapt_turn)
+        return self.adapt_withholding, self.adapt_answer, *turns, *settings, self._adapt_echo, self.adapt_attached
 
     def explained(self, error: ProviderError) -> ProviderError:
         if "v1/responses" in error.raw and error.kind in ("bad_request", "not_found"):

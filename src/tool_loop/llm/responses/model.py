@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tool_loop.llm.http.doubles import Network
-    from tool_loop.ports import Request
+    from tool_loop.ports import AnswerSpec, Request
 
 
 class OpenAIResponses(Dialect):
@@ -43,6 +43,7 @@ class OpenAIResponses(Dialect):
     """
 
     path = "/responses"
+    answer_field = "text"
 
     def __init__(
         self,
@@ -86,18 +87,20 @@ class OpenAIResponses(Dialect):
         }
         settings |= {name: value for name, value in optional.items() if value is not None}
         settings |= checked_body(extra_body, ("input", "tools", "tool_choice", "stream", "instructions", "store"))
-        super().__init__(endpoint, settings, withheld(withhold, enforced=host == "api.openai.com"))
+        ours = host == "api.openai.com"
+        super().__init__(endpoint, settings, withheld(withhold, enforced=ours), answers_beside_tools=ours)
         self.origin = f"responses:{origin_of(url)}"
         self._encoder: ResponsesEncoder = ResponsesEncoder(self.origin)
 
+    def answer_format(self, answer: AnswerSpec) -> dict[str, Any]:
+        form = {"name": answer.name, "schema": answer.schema, "strict": answer.strict}
+        return {"format": {"type": "json_schema"} | form}
+
     def body(self, request: Request) -> bytes:
-        settings = self._settings
-        if not request.tools or not request.may_call:
-            settings = {name: value for name, value in settings.items() if name != "parallel_tool_calls"}
         return self._encoder.body(
             request.transcript,
             request.tools,
-            settings,
+            self.settings_for(request),
             tool_choice="" if request.may_call else "none",
             with_tools=request.may_call or self._withhold == "none",
         )
@@ -108,7 +111,8 @@ class OpenAIResponses(Dialect):
         return ResponsesReply(self.endpoint.failures, names, origin=self.origin, most=most)
 
     def changes(self) -> Sequence[Change]:
-        return self.adapt_withholding, self.adapt_turn, self._adapt_settings, self.adapt_attached
+        turn, attached = self.adapt_turn, self.adapt_attached
+        return self.adapt_withholding, self.adapt_answer, turn, self._adapt_settings, attached
 
     def _adapt_settings(self, refusal: Refusal) -> str:
         # A model that does not reason refuses to be asked for its reasoning; one that does, to be

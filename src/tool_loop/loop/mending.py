@@ -1,0 +1,38 @@
+"""What the loop itself can do about a reply that did not come. Everything else about it is passed on.
+
+Waiting is not among it: `Retrying` around the model has done the waiting, within the run's deadline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tool_loop import transcript as say
+from tool_loop.errors import ProviderError
+from tool_loop.events import LimitReached
+
+from . import compaction
+
+if TYPE_CHECKING:
+    from tool_loop.agent import Attempt
+
+
+async def mended(attempt: Attempt, error: BaseException) -> bool:
+    """Whether the run can go on: with less history, with its last word, or with an answer from the record."""
+    state = attempt.log.state
+    if state.stopping:
+        # The last word is asked for once. When the model gives none, the record tells what was found and why.
+        if not isinstance(error, ProviderError | TimeoutError):
+            return False
+        await attempt.record(say.from_journal(state))
+        return True
+    if isinstance(error, TimeoutError):
+        await attempt.record(LimitReached("deadline"))
+        return True
+    if isinstance(error, ProviderError) and error.kind == "context_length" and not state.compacted:
+        # Only the provider knows for sure how much it takes. Shorten once, and ask again; a second
+        # refusal in a row is not about the length of the history, so it is passed on.
+        attempt.limits = replace(attempt.limits, window=error.window or attempt.limits.window)
+        return await compaction.compact(attempt)
+    return False

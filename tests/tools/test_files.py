@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tool_loop.errors import ToolError
-from tool_loop.tools._text import LINE_BYTES, OUTPUT_BYTES
+from tool_loop.runtime.text import LINE_BYTES, OUTPUT_BYTES
 from tool_loop.tools.files import SCAN_BYTES, _described, _entries, list_dir, read_file, size
 from tool_loop.tools.workspace import Root
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tool_loop.errors import ToolError
+from tool_loop.runtime.text import OUTPUT_BYTES
 from tool_loop.tools._matches import COLUMNS, MOST
-from tool_loop.tools._text import OUTPUT_BYTES
 from tool_loop.tools.search import Engine, grep, search_engine
 from tool_loop.tools.workspace import Root
 

@@ -12,9 +12,9 @@ import pytest
 
 from tool_loop.errors import UsageError
 from tool_loop.events import ToolCall, ToolReturned
+from tool_loop.runtime.text import OUTPUT_BYTES
 from tool_loop.toolbox.registry import ToolRegistry
 from tool_loop.tools import calculator, workspace_tools
-from tool_loop.tools._text import OUTPUT_BYTES
 from tool_loop.tools.search import Engine
 
 RE = Engine("re", sys.executable)

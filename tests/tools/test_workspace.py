@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from tool_loop.errors import ToolError, UsageError
+from tool_loop.runtime.text import shown, unshown
 from tool_loop.tools import _beneath
 from tool_loop.tools._beneath import DIRECTORY, READ, best_opener, kernel, walk
-from tool_loop.tools._text import shown, unshown
 from tool_loop.tools.workspace import Root
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc here")

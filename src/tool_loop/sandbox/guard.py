@@ -19,9 +19,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from tool_loop.tools.protected import GIT_DATA
-
 from .marks import Mark, Marks, TooMany
+from .protected import GIT_DATA
 from .snapshot import NotPutBack, Snapshot, TooMuch
 
 _MOUNTS: Final = 300
@@ -187,7 +186,7 @@ class Watch:
         return ""
 
     def _named(self, path: str) -> str:
-        from tool_loop.tools._text import shown
+        from tool_loop.runtime.text import shown
 
         return shown(os.path.relpath(path, self._root))
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from tool_loop.tools.protected import VERSION_CONTROL, folded, protected_from_commands
+from .protected import VERSION_CONTROL, folded, protected_from_commands
 
 # Packages as their authors published them, editor settings and all. No editor opens one of them; but
 # git still runs where somebody goes to look.

@@ -215,7 +215,7 @@ def _child(info: int) -> int:
 
 
 def _not_started(number: int, program: str, what: str = "") -> ToolError:
-    from tool_loop.tools._text import shown
+    from tool_loop.runtime.text import shown
 
     name = shown(program)[:200]
     if number == errno.ENOENT:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from ._text import shown
+from tool_loop.runtime.text import shown
 
 _CONTEXT = 3
 # Comparing takes the square of this in the worst case: about 0.1 s.

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tool_loop.runtime.text import shown
+
 from ._beneath import DIRECTORY, READ
-from ._text import shown
 
 if TYPE_CHECKING:
     from .workspace import Root, Want

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Self
 
+from tool_loop.runtime.text import OUTPUT_BYTES, TextFile, decode, shown, utf8_or_latin1, window
+
 from ._beneath import READ
-from ._text import OUTPUT_BYTES, TextFile, decode, shown, utf8_or_latin1, window
 from .workspace import Root
 
 MOST = 100

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tool_loop.errors import ToolError
+from tool_loop.runtime.text import shown, unshown
 
 from ._beneath import MAX_PATH, PASS, READ
-from ._text import shown, unshown
 from .workspace import Root, encode
 
 # Of a file that is written or edited. Edits are made in memory; what is larger is data, and a

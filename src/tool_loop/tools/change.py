@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tool_loop.errors import ToolError
+from tool_loop.runtime.text import shown
+from tool_loop.sandbox.protected import protected
 
 from ._diff import diff
 from ._nearest import differing, nearest
 from ._place import MOST_BYTES, current, invalid, place, refusal
 from ._store import forget, store
-from ._text import shown
-from .protected import protected
 from .workspace import Root
 
 _BOMS = (

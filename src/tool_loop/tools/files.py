@@ -1,7 +1,7 @@
 """What is in a directory, and the lines of a file.
 
 Opens once, asks the descriptor what it is, then reads a bounded part. Knows nothing about how a path
-is kept inside the root (`workspace.py`) or how bytes become text (`_text.py`).
+is kept inside the root (`workspace.py`) or how bytes become text (`text.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import stat
 from collections.abc import Iterator
 
 from tool_loop.errors import ToolError
+from tool_loop.runtime.text import OUTPUT_BYTES, TextFile, decode, shown, window
 
-from ._text import OUTPUT_BYTES, TextFile, decode, shown, window
 from .workspace import Root
 
 # Models ask for the next part reliably up to about 200 lines.

@@ -15,12 +15,12 @@ from dataclasses import replace
 from functools import partial
 
 from tool_loop.errors import ToolError
+from tool_loop.runtime.text import TextFile, read, shown
 from tool_loop.runtime.threads import run_in_thread
 
 from ._beneath import READ
 from ._engine import Engine, Place, Query, find, search_engine
 from ._matches import Found, render
-from ._text import TextFile, read, shown
 from .workspace import Root
 
 __all__ = ["Engine", "grep", "search_engine"]

@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias
 
 from tool_loop.errors import ToolError, UsageError
+from tool_loop.runtime.text import shown, unshown
 
 from ._beneath import MAX_PATH, PASS, READ, Opener, best_opener
-from ._text import shown, unshown
 
 Want: TypeAlias = Literal["file", "directory", "file or directory"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tool_loop.tools.protected import FOR_COMMANDS, FOR_FILES, GIT_DATA, folded, protected, protected_from_commands
+from tool_loop.sandbox.protected import FOR_COMMANDS, FOR_FILES, GIT_DATA, folded, protected, protected_from_commands
 
 
 @pytest.mark.parametrize(

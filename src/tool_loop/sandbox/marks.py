@@ -2,7 +2,7 @@
 
 Looks at every directory before and after each command, so it has to be cheap: a directory whose
 change time is the one it had was not written to, and no command can set that time. Knows which names
-are protected from `tools.protected`, and nothing about what is done with them.
+are protected from `sandbox.protected`, and nothing about what is done with them.
 """
 
 from __future__ import annotations

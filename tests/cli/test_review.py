@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
 import pytest
 
 from tests.kit.screen import Pty, pty
-from tool_loop.cli._review import MOST_CHARS, TerminalReviewer, keyboard, shown_call
+from tool_loop.cli._review import TerminalReviewer, keyboard
+from tool_loop.cli._shown import MOST_CHARS, shown_call
 from tool_loop.console.terminal import Terminal
 from tool_loop.events import ApprovalDecided, ToolCall
-from tool_loop.ports import Pending
+from tool_loop.ports import Pending, Preview
 
 PAY = ToolCall("p1", "pay", '{"amount": 3, "to": "bob"}')
 TTY = {"TERM": "xterm", "NO_COLOR": "1"}
@@ -150,6 +152,39 @@ def test_a_call_that_cannot_be_shown_can_only_be_denied() -> None:
     assert "(50,012 characters)" in shown
     assert "so it can only be denied" in shown
     assert "[y]" not in shown
+
+
+def long_call(lines: int) -> ToolCall:
+    return ToolCall("p1", "run", json.dumps({"command": "\n".join(f"echo {n}" for n in range(lines))}))
+
+
+def test_a_call_that_does_not_fit_the_screen_is_allowed_when_all_of_it_has_been_seen() -> None:
+    with pty(rows=12) as it:
+        decision = decide(it, "y\nr\ns\n\n\ny\n", long_call(20))
+        shown = it.read().lines
+
+    first = next(n for n, line in enumerate(shown) if line.startswith("[y]"))
+    assert decision == ApprovalDecided("p1", allowed=True, by="ada")
+    assert "    ... 15 lines, 187 characters are folded here ..." in shown[:first]
+    assert " ".join(map(str, range(20))) in " ".join(re.findall(r"echo (\d+)", "\n".join(shown[:first])))
+    assert "[s] see all of it" in shown[9]
+
+
+def test_who_has_not_seen_all_of_it_can_deny_it() -> None:
+    with pty(rows=12) as it:
+        assert decide(it, "y\nn\nno\n", long_call(20)).allowed is False
+
+
+def test_a_tool_that_says_it_has_no_rule_is_not_allowed_for_the_run() -> None:
+    async def main(it: Pty) -> ApprovalDecided:
+        reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave, "ada")
+        asked = asyncio.ensure_future(reviewer(Pending(PAY, "f", "policy", "", Preview(mark="state"))))
+        await asyncio.sleep(0)
+        it.type("r\ny\n")
+        return await asyncio.wait_for(asked, 10)
+
+    with pty() as it:
+        assert not asyncio.run(main(it)).standing
 
 
 def test_what_was_typed_before_the_question_does_not_answer_it() -> None:

@@ -337,6 +337,33 @@ def test_an_approval_can_end_or_hold_for_the_run(cli: Cli) -> None:
     assert 0 < (decision(cli).expires_at or 0) - time.time() <= 60
 
 
+def test_a_call_that_cannot_be_shown_whole_can_be_denied_and_not_approved(cli: Cli) -> None:
+    """It was recorded as allowed after its first thousand characters had been shown."""
+    waiting(cli, ToolCall("p1", "pay", json.dumps({"amount": 3, "to": "b" * 60_000})))
+    approved = cli("approve", "--last")
+    denied = cli("deny", "--last")
+
+    assert (approved.code, denied.code) == (2, 0)
+    assert "too long to be shown whole: deny it" in approved.err
+    assert not decision(cli).allowed
+
+
+def test_on_a_terminal_a_call_that_does_not_fit_is_approved_with_all_of_it_shown(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    lines = "\n".join(f"to {n}" for n in range(60))
+    waiting(cli, ToolCall("p1", "pay", json.dumps({"amount": 3, "to": lines})))
+    folded = cli("approve", "--last")
+    whole = cli("approve", "--last", "--whole")
+
+    assert (folded.code, whole.code) == (2, 0)
+    assert "lines, " in folded.out
+    assert "to 30" not in folded.out
+    assert "--whole shows all of it" in folded.err
+    assert "    | to 30\n" in whole.out
+
+
 def test_nobody_is_asked_where_nobody_wants_to_be(cli: Cli) -> None:
     (cli.root / "mine.py").write_text(TOOLS)
     with FaultServer([looks(PAY), ok_chat("Done.")]) as server:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.kit.screen import Screen, pty
-from tool_loop.console.terminal import Region, Terminal, clip, exact, one_line, safe, width
+from tool_loop.console.terminal import Region, Terminal, clip, one_line, safe, width
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 TTY = {"TERM": "xterm"}
@@ -67,19 +67,6 @@ def test_plain_text_is_left_alone(text: str) -> None:
 )
 def test_what_would_act_on_the_terminal_is_shown_instead(text: str, shown: str) -> None:
     assert safe(text) == shown
-
-
-@given(st.text())
-def test_exact_hides_nothing_and_is_one_line(text: str) -> None:
-    shown = exact(text)
-
-    assert all(c.isprintable() for c in shown)
-    assert "\n" not in shown
-
-
-@pytest.mark.parametrize("blank", ["\u3164", "\ufe0f", "\u200b", "\u00a0", "\u2800", "\t", "\U000e0101"])
-def test_exact_shows_what_looks_like_nothing(blank: str) -> None:
-    assert exact(f"a{blank}b").startswith("a\\")
 
 
 def test_one_line_joins_lines_and_is_bounded() -> None:

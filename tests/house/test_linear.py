@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import pkgutil
 import re
 import signal
@@ -20,8 +21,10 @@ import pytest
 import tool_loop
 from tool_loop import Agent, ModelReplied, ScriptedLLM, ToolCall, tool
 from tool_loop.calls_in_prose import looks_like_a_call
+from tool_loop.cli._shown import shown_call
 from tool_loop.console.describe import call_line, outcome_line
-from tool_loop.console.terminal import exact, one_line, safe
+from tool_loop.console.terminal import one_line, safe
+from tool_loop.console.unseen import exact, exact_json
 from tool_loop.events import Event, RunStarted, ToolReturned
 from tool_loop.journal.runs import Record
 from tool_loop.llm.errors.body import read_object
@@ -147,6 +150,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "a placeholder": lambda text: Secret("x").scrub(text),
     "safe": safe,
     "exact": exact,
+    "as JSON": exact_json,
+    "shown": lambda text: list(shown_call(ToolCall("1", "look", json.dumps({"a": text[:49_000]})), columns=80)),
     "one line": one_line,
     "printable": printable,
     "a call": lambda text: call_line(ToolCall("1", "look", text)),

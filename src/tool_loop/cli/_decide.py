@@ -13,7 +13,7 @@ from tool_loop.events import ToolCall
 from tool_loop.state import State
 
 from . import _options
-from ._review import shown_call
+from ._shown import fits, screenful, shown_call, too_long
 from ._store import find_run, person, run_command, saved_runs
 
 
@@ -34,8 +34,7 @@ def decide(args: Namespace, *, allow: bool) -> int:
     with saved_runs(args) as journal:
         run_id = find_run(journal, args.run, last=args.last)
         call = _meant(run_id, State.of(journal.events(run_id)), args.call)
-        for line in shown_call(call):
-            out.line(line)
+        _show(call, out, allow=allow, whole=getattr(args, "whole", False))
         expires = getattr(args, "expires", None)
         asyncio.run(
             journal.decide(
@@ -55,6 +54,17 @@ def decide(args: Namespace, *, allow: bool) -> int:
     else:
         out.line(f"go on with: {run_command('resume', run_id, args.journal)}")
     return 0
+
+
+def _show(call: ToolCall, out: Terminal, *, allow: bool, whole: bool) -> None:
+    """The call, before it is decided about. Raises `UsageError` when nobody could have seen what they allow."""
+    lines = list(shown_call(call, columns=out.columns if out.tty else None))
+    for line in screenful(lines, out) if out.tty and not whole else lines:
+        out.line(line)
+    if allow and too_long(call):
+        raise UsageError(f"the call has {len(call.arguments):,} characters, too long to be shown whole: deny it")
+    if allow and not whole and out.tty and not fits(lines, out):
+        raise UsageError("the call does not fit the screen: --whole shows all of it, and allows it")
 
 
 def _waiting(state: State) -> list[ToolCall]:

@@ -1,6 +1,6 @@
 """Asks the person at the terminal about a call: the whole of it, with nothing hidden in it.
 
-A call that cannot be shown whole cannot be approved. Reads from the terminal itself, so that a
+A call that was not shown whole cannot be approved. Reads from the terminal itself, so that a
 question piped into stdin does not answer for the person. Knows nothing about policies or journals.
 """
 
@@ -13,17 +13,18 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tool_loop.console.terminal import Terminal, exact, one_line
+from tool_loop.console.terminal import Terminal, one_line
 from tool_loop.events import ApprovalDecided, ToolCall
 from tool_loop.ports import Pending
 
-# Longer ones scroll out of sight, and nobody has read what they would be allowing.
-MOST_CHARS = 50_000
+from ._shown import fits, screenful, shown_call, too_long
 
 _CHOICES = "[y] allow once  [r] allow this tool for the run  [n] deny  [e] edit"
+# It does not fit the screen, and is allowed when all of it has been seen.
+_UNSEEN = "[s] see all of it, then decide  [n] deny  [e] edit"
 
 
 class TerminalReviewer:
@@ -36,33 +37,52 @@ class TerminalReviewer:
         self._unread = b""
 
     async def __call__(self, pending: Pending) -> ApprovalDecided:
-        call, edited = pending.call, None
+        call, edited, seen = pending.call, None, False
         self._forget_typed_ahead()
         while True:
-            whole = len(call.arguments) <= MOST_CHARS
-            self._err.line()
-            for line in shown_call(call, pending.description):
-                self._err.line(line)
-            if pending.why == "in_doubt":
-                self._err.line(
-                    "It was started before the process stopped: it may have happened already. "
-                    "Allowing it runs it (again); denying it tells the model that nobody knows."
-                )
-            if not whole:
-                self._err.line("It is too long to be shown whole, so it can only be denied.")
-            match await self._ask(_CHOICES if whole else "[n] deny"):
-                case "y" | "yes" if whole:
+            lines = list(shown_call(call, pending.description, self._err.columns))
+            whole = not too_long(call)
+            seen = whole and (seen or fits(lines, self._err))
+            self._show(lines, pending, whole=whole)
+            match await self._ask(_CHOICES if seen else _UNSEEN if whole else "[n] deny"):
+                case "y" | "yes" if seen:
                     return ApprovalDecided(call.id, allowed=True, by=self._by, arguments=edited)
-                case "r" | "run" if whole and edited is None and pending.why == "policy":
+                case "r" | "run" if seen and edited is None and _covers_more(pending):
                     return ApprovalDecided(call.id, allowed=True, by=self._by, standing=True)
                 case "n" | "no":
                     note = await self._ask("why? (told to the model; may be empty)")
                     return ApprovalDecided(call.id, allowed=False, by=self._by, note=note)
                 case "e" | "edit" if whole:
-                    edited = await self._edit(call.arguments)
+                    edited, seen = await self._edit(call.arguments), False
                     call = ToolCall(call.id, call.name, edited)
+                case "s" | "see" if whole and not seen:
+                    await self._page(lines)
+                    seen = True
                 case _:
                     self._err.line("Please answer with one of the letters." if edited is None else "y, n or e")
+
+    def _show(self, lines: Sequence[str], pending: Pending, *, whole: bool) -> None:
+        self._err.line()
+        for line in screenful(lines, self._err):
+            self._err.line(line)
+        if pending.why == "in_doubt":
+            self._err.line(
+                "It was started before the process stopped: it may have happened already. "
+                "Allowing it runs it (again); denying it tells the model that nobody knows."
+            )
+        if not whole:
+            self._err.line("It is too long to be shown whole, so it can only be denied.")
+
+    async def _page(self, lines: Sequence[str]) -> None:
+        """All of it, a screen at a time: what scrolls by at once was not read."""
+        at = 0
+        while at < len(lines):
+            page = max(8, self._err.rows - 2)
+            for line in lines[at : at + page]:
+                self._err.line(line)
+            at += page
+            if at < len(lines):
+                await self._ask(f"{len(lines) - at:,} more lines: Enter")
 
     async def _ask(self, prompt: str) -> str:
         self._err.write(f"{self._err.style(prompt, 'bold')} > ")
@@ -133,30 +153,9 @@ def _wake(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-def shown_call(call: ToolCall, description: str = "") -> Iterator[str]:
-    """The whole call, line by line, every character that does not show as itself escaped.
-
-    One of more than `MOST_CHARS` is not shown whole, and says so.
-    """
-    yield f"{exact(call.name)} wants to run" + (f": {one_line(description, 200)}" if description else "")
-    if len(call.arguments) > MOST_CHARS:
-        yield f"  {exact(call.arguments[:1000])}... ({len(call.arguments):,} characters)"
-        return
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict):
-        yield f"  {exact(call.arguments)}"
-        return
-    for name, value in arguments.items():
-        if isinstance(value, str) and "\n" in value:
-            yield f"  {exact(name)}:"
-            # Text of several lines is read better as such; each line stands behind a bar of its own,
-            # so that none can pass for a field.
-            yield from (f"    | {exact(line)}" for line in value.split("\n"))
-        else:
-            yield f"  {exact(name)}: {exact(json.dumps(value, ensure_ascii=False))}"
+def _covers_more(pending: Pending) -> bool:
+    """Whether there is something like it that could be allowed for the rest of the run."""
+    return pending.why == "policy" and (pending.preview is None or bool(pending.preview.rule))
 
 
 def _pretty(arguments: str) -> str:

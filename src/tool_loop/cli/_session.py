@@ -27,8 +27,9 @@ from ._cost import pricing
 from ._failure import explain
 from ._interrupt import Interrupts
 from ._output import AnswerFile, JsonLines
-from ._review import TerminalReviewer, keyboard, shown_call
+from ._review import TerminalReviewer, keyboard
 from ._setup import limits_of, llm_of, meta_of, tools_of
+from ._shown import screenful, shown_call
 from ._store import person, run_command
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ class Session:
         """Nobody is here to decide: say what waits, and how to decide about it later."""
         for pending in result.waiting:
             err.line("Waiting for an approval:")
-            for line in shown_call(pending.call, pending.description):
+            lines = list(shown_call(pending.call, pending.description, err.columns if err.tty else None))
+            for line in screenful(lines, err) if err.tty else lines:
                 err.line(line)
             if self._saved:
                 err.line(f"Allow it:  {self._command('approve', pending.call.id)}")

@@ -14,6 +14,7 @@ def register(subparsers: Any) -> None:
     parser = command(subparsers, "approve")
     add_options(parser)
     parser.add_argument("--for-run", action="store_true", help="allow this tool for the rest of the run")
+    parser.add_argument("--whole", action="store_true", help="show all of a call that does not fit the screen")
     parser.add_argument("--expires", type=_options.amount, metavar="SECONDS", help="the approval ends after this time")
 
 

@@ -1,8 +1,8 @@
 """The one exit to the terminal: escaping, display width, colour, and lines that are redrawn in place.
 
 Text of a model, a tool or a server may hold anything: an escape sequence that retitles the window, a
-bidi mark that makes `rm` read as `cat`. Nothing reaches a terminal except through `safe` (or `exact`,
-where a person decides by what they see). Knows nothing about runs or events.
+bidi mark that makes `rm` read as `cat`. Nothing reaches a terminal except through `safe` (or `exact`, in
+unseen.py, where a person decides by what they see). Knows nothing about runs or events.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, TextIO
 
+from .unseen import escaped
+
 # Controls (but for tab and line feed), what turns the direction of text, separators that some
 # terminals take for a line feed, annotation marks, invisible tag letters, and lone surrogates, which
 # no encoding can write.
@@ -19,27 +21,12 @@ _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb"
     "\U000e0000-\U000e007f\ud800-\udfff]"
 )
-_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e", "\0": "\\0"}
-
-# Printable by Unicode's own classes, and yet they show as nothing or as a blank.
-_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0") | {
-    chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
-}
 
 
 def safe(text: str) -> str:
     """The text with every control and bidi character made visible; tabs and line feeds stay."""
     text = text.replace("\r\n", "\n")
     return _UNSAFE.sub(_escape, text) if _UNSAFE.search(text) else text
-
-
-def exact(text: str) -> str:
-    """One line in which nothing is hidden: every character that does not show as itself is escaped.
-
-    For what a person decides by. Two texts that differ look different, but for letters of two
-    alphabets that are drawn alike.
-    """
-    return "".join(c if c.isprintable() and c not in _BLANK else _escaped(c) for c in text)
 
 
 def one_line(text: str, most: int = 2_000) -> str:
@@ -49,16 +36,7 @@ def one_line(text: str, most: int = 2_000) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    return _escaped(match[0])
-
-
-def _escaped(character: str) -> str:
-    code = ord(character)
-    if character in _SHORT:
-        return _SHORT[character]
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return escaped(match[0])
 
 
 # --- width ----------------------------------------------------------------------------------------

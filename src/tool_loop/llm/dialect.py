@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from tool_loop.errors import ProviderError, UsageError
 from tool_loop.events import Notice
+from tool_loop.toolbox.words import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -58,6 +59,17 @@ class Refusal:
 _PLACE = re.compile(
     r"\b(?:messages?|input|contents)['\"`]?(?:\.?\[|[./])['\"`]?(\d{1,6})\b"
     r"|\b(?:message|turn|item)s? (?:at |with )?(?:index|position|number|#)\W{0,2}(\d{1,6})\b",
+    re.IGNORECASE,
+)
+
+# Words of JSON Schema that any sentence may have.
+_COMMON = ("format", "minimum", "maximum", "default", "pattern", "contains", "not", "if", "then", "else", "examples")
+
+# A word of a tool's schema: "tools[0].function_declarations[3].parameters...: Cannot find field",
+# "Grammar error: Unknown format: uri", "not a valid moonshot flavored json schema"; or the word itself.
+_SCHEMA = re.compile(
+    r"schema|grammar|function_?declaration|\btools?\W{0,2}\d+\W|\b(?:unknown|unsupported) format\b|\benum\b"
+    rf"|parameters\.|TYPE_STRING|\$(?:ref|defs)\b|\b(?:{'|'.join(word for word in WORDS if word not in _COMMON)})\b",
     re.IGNORECASE,
 )
 
@@ -197,6 +209,14 @@ class Dialect(ABC):
     def adapt_attached(self, refusal: Refusal) -> str:
         """The same for a refusal that does not say where."""
         return self._leave_out_all(refusal.request.transcript) if _ATTACHED.search(refusal.said) else ""
+
+    def adapt_schemas(self, refusal: Refusal) -> str:
+        """Tools in fewer words, where a word of their schemas is refused."""
+        request = refusal.request
+        sent = request.tools and (request.may_call or self._withhold == "none")
+        if not sent or not _SCHEMA.search(refusal.said) or not self._encoder.plainer(request.tools):
+            return ""
+        return "it does not take every word of the tools' schemas, so what it may refuse is said in their descriptions"
 
     def _leave_out_all(self, transcript: Transcript) -> str:
         # Also where the number helped nothing: behind a gateway it may count other messages than ours.

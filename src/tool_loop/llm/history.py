@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from tool_loop.toolbox.portable import LEVELS, Level
 from tool_loop.transcript import AssistantMessage, ToolMessage, UserMessage
 
 from .text import Names, encoded
@@ -130,7 +131,7 @@ class Encoder(ABC, Generic[H]):
     """Remembers the encoded tools of an endpoint and the encoded history of each transcript.
 
     `origin` is the endpoint's own, as in `ModelReplied.origin`. Without `echo` nothing goes back that
-    the provider attached to its turns.
+    the provider attached to its turns. `level` is how much of JSON Schema the endpoint takes.
     """
 
     def __init__(self, origin: str) -> None:
@@ -138,6 +139,7 @@ class Encoder(ABC, Generic[H]):
         self._toolsets: list[Toolset] = []
         self._histories: WeakKeyDictionary[Transcript, H] = WeakKeyDictionary()
         self.echo = True
+        self.level: Level = "usual"
         # By content and not by place: a compaction, a summary on the side and the next question have
         # transcripts of their own, in which the same turns stand elsewhere.
         self._refused: set[int] = set()
@@ -159,6 +161,17 @@ class Encoder(ABC, Generic[H]):
             self._histories[transcript] = history
         history.extend(transcript.messages)
         return history
+
+    def plainer(self, tools: tuple[ToolSpec, ...]) -> bool:
+        """From now on send the schemas of tools in fewer words. False when that would change nothing."""
+        before = self.toolset(tools).bytes
+        for level in LEVELS[LEVELS.index(self.level) + 1 :]:
+            self.level = level
+            self._toolsets.clear()
+            if self.toolset(tools).bytes != before:
+                self._histories.clear()  # they hold on to the names of the old toolset
+                return True
+        return False
 
     def leave_out(self, transcript: Transcript, place: int | None = None) -> bool:
         """From now on send a turn without what the provider attached to it. False when there is nothing.

@@ -86,30 +86,6 @@ def _no_json(constant: str) -> NoReturn:
 _STRICT: Final = json.JSONDecoder(parse_constant=_no_json)
 
 
-def sent_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool's schema as every provider takes it, with the same meaning.
-
-    Gemini refuses an array that does not say what its items are, and a `$schema`.
-    """
-    return {key: _sent(key, value) for key, value in _itemised(schema).items() if key != "$schema"}
-
-
-def _itemised(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    kind = schema.get("type")
-    is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
-    return {**schema, "items": {}} if is_array and "items" not in schema and "prefixItems" not in schema else schema
-
-
-def _sent(key: str, value: Any) -> Any:
-    if isinstance(value, dict) and key in ("properties", "patternProperties", "$defs", "definitions"):
-        return {name: sent_schema(one) if isinstance(one, dict) else one for name, one in value.items()}
-    if isinstance(value, dict) and key in ("items", "additionalProperties", "not", "if", "then", "else"):
-        return sent_schema(value)
-    if isinstance(value, list) and key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        return [sent_schema(one) if isinstance(one, dict) else one for one in value]
-    return value
-
-
 class Pieces:
     """A text that grows by small pieces.
 

@@ -7,7 +7,7 @@ Knows nothing about calls. pydantic is imported when a schema or a check is firs
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
@@ -16,6 +16,7 @@ from tool_loop.errors import UsageError
 
 from .schema import Form, Schema, resolve_pointer
 from .signature import MISSING, Parameter, Signature
+from .words import WORDS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -153,15 +154,12 @@ def _with_keys_as_text(raw: Schema) -> Schema:
 
 # Words that some servers refuse in the schema of a tool (Gemini answers 400), and how a person would
 # say them. Validation keeps the real thing; the model reads the words.
-_SAID: Final[dict[str, Callable[[Any], str]]] = {
-    "exclusiveMinimum": "greater than {}".format,
-    "exclusiveMaximum": "less than {}".format,
-    "multipleOf": "a multiple of {}".format,
-    "uniqueItems": "no item twice".format,
-    "propertyNames": "".format,
-    "patternProperties": "".format,
-    "discriminator": "".format,
-}
+_SAID: Final = frozenset(
+    {
+        "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "propertyNames", "patternProperties",
+        "discriminator",
+    }
+)  # fmt: skip
 
 # With more keys than this, listing them as fields would only repeat the type of each.
 _MOST_KEYS: Final = 50
@@ -202,7 +200,7 @@ def _plain(schema: Any, inline: Schema) -> Any:
         schema = {key: value for key, value in schema.items() if key not in ("propertyNames", "additionalProperties")}
     for key, value in schema.items():
         if key in _SAID:
-            said.append(_SAID[key](value))
+            said.append(WORDS[key].said(value))
         elif key == "const":
             result["enum"] = [value]
         elif key == "properties":

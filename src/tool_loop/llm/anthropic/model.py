@@ -133,6 +133,7 @@ class AnthropicMessages(Dialect):
             self.adapt_turn,
             self._adapt_settings,
             self.adapt_attached,
+            self.adapt_schemas,
         )
 
     def _adapt_max_tokens(self, refusal: Refusal) -> str:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from tool_loop.errors import ToolError
 from tool_loop.llm.history import Encoder, History
 from tool_loop.llm.opaque import Item, Text, led_out, parts
-from tool_loop.llm.text import encoded, sent_schema
+from tool_loop.llm.text import encoded
 from tool_loop.toolbox.call import parse_arguments
+from tool_loop.toolbox.portable import portable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set as AbstractSet
@@ -87,7 +88,7 @@ class MessagesEncoder(Encoder["_Turns"]):
         shape: dict[str, Any] = {"name": name}
         if tool.description:
             shape["description"] = tool.description
-        return shape | {"input_schema": sent_schema(tool.parameters)}
+        return shape | {"input_schema": portable(tool.parameters, self.level)}
 
 
 class _Turns(History):

@@ -107,6 +107,9 @@ class OpenAIChat(Dialect):
         mistral = host == "api.mistral.ai"
         nine = tool_ids == "mistral" or (tool_ids == "auto" and mistral)
         self._encoder: ChatEncoder = ChatEncoder(self.origin, nine=nine, turns=mistral)
+        # Known to answer 400 to most of JSON Schema; all others show what they take by refusing it.
+        if host.endswith("googleapis.com") or "gemini" in self.model.lower():
+            self._encoder.level = "plain"
         self._most_tools = most_tools
         self._swapped = False
 
@@ -135,7 +138,8 @@ class OpenAIChat(Dialect):
         mistral = (self._adapt_ids, self._adapt_turns)
         settings = (self._adapt_tokens, self._adapt_settings)
         turns = (*mistral, self._adapt_turn)
-        return self.adapt_withholding, self.adapt_answer, *turns, *settings, self._adapt_echo, self.adapt_attached
+        others = (self._adapt_echo, self.adapt_attached, self.adapt_schemas)
+        return self.adapt_withholding, self.adapt_answer, *turns, *settings, *others
 
     def explained(self, error: ProviderError) -> ProviderError:
         if "v1/responses" in error.raw and error.kind in ("bad_request", "not_found"):

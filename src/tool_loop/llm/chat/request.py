@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tool_loop.llm.history import Encoder, History
 from tool_loop.llm.opaque import said
-from tool_loop.llm.text import arguments_object, encoded, sent_schema
+from tool_loop.llm.text import arguments_object, encoded
+from tool_loop.toolbox.portable import portable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set as AbstractSet
@@ -81,7 +82,7 @@ class ChatEncoder(Encoder["_Messages"]):
         function: dict[str, Any] = {"name": name}
         if tool.description:
             function["description"] = tool.description
-        function["parameters"] = sent_schema(tool.parameters)
+        function["parameters"] = portable(tool.parameters, self.level)
         return {"type": "function", "function": function}
 
 

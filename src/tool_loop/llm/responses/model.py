@@ -111,8 +111,8 @@ class OpenAIResponses(Dialect):
         return ResponsesReply(self.endpoint.failures, names, origin=self.origin, most=most)
 
     def changes(self) -> Sequence[Change]:
-        turn, attached = self.adapt_turn, self.adapt_attached
-        return self.adapt_withholding, self.adapt_answer, turn, self._adapt_settings, attached
+        first = (self.adapt_withholding, self.adapt_answer, self.adapt_turn)
+        return *first, self._adapt_settings, self.adapt_attached, self.adapt_schemas
 
     def _adapt_settings(self, refusal: Refusal) -> str:
         # A model that does not reason refuses to be asked for its reasoning; one that does, to be

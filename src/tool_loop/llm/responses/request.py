@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tool_loop.llm.history import Encoder, History
 from tool_loop.llm.opaque import Item, Text, led_out, parts
-from tool_loop.llm.text import arguments_object, encoded, sent_schema
+from tool_loop.llm.text import arguments_object, encoded
+from tool_loop.toolbox.portable import portable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set as AbstractSet
@@ -58,7 +59,7 @@ class ResponsesEncoder(Encoder["_Items"]):
             flat["description"] = tool.description
         # Said outright, because this API is strict where nothing is said, and then refuses a schema
         # that has an optional field.
-        return flat | {"parameters": sent_schema(tool.parameters), "strict": False}
+        return flat | {"parameters": portable(tool.parameters, self.level), "strict": False}
 
 
 class _Items(History):

@@ -29,16 +29,31 @@ _BOMS = (
 )
 
 # Control characters, marks that turn the direction of text, and bytes that are no UTF-8 (lone
-# surrogates): a name that holds one would break a line, or look like another name.
+# surrogates): a name that holds one would break a line, or look like another name. So would one with a
+# blank that is none of the keyboard's: macOS puts U+202F into the names of screenshots.
 _ODD = re.compile("[\x00-\x1f\x7f-\x9f\\\\\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_BLANK = re.compile("[\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+_COMBINED = re.compile("[\u0300-\u036f\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a]")
 _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|([nrt\\]))")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _LONG = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
 
 
 def shown(name: str | bytes) -> str:
-    r"""A file name on one line and in valid UTF-8; a byte that is none is written `\xff`."""
+    r"""A file name on one line and in valid UTF-8; a byte that is none is written `\xff`, a blank
+    that is not the usual one `\u00a0`.
+    """
+    return _BLANK.sub(_escape, plain(name))
+
+
+def plain(name: str | bytes) -> str:
+    """`shown`, but with every blank as it is: what a new file may be called."""
     return _ODD.sub(_escape, os.fsdecode(name))
+
+
+def exactly(name: str | bytes) -> str:
+    """`shown`, with the marks that are combined with a letter as well, for names that look alike."""
+    return _COMBINED.sub(_escape, shown(name))
 
 
 def unshown(name: str) -> str:

@@ -26,6 +26,9 @@ DIRECTORY = READ | getattr(os, "O_DIRECTORY", 0)
 # A directory on the way needs no permission to be listed, only to be passed through.
 PASS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 
+# Only to see that it is there, where the system has a way for that.
+ENTRY = getattr(os, "O_PATH", READ) | getattr(os, "O_CLOEXEC", 0)
+
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _OPENAT2 = 437  # the same number on every architecture Linux runs on, but alpha
 _RESOLVE_NO_MAGICLINKS = 0x02

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tool_loop.errors import ToolError
-from tool_loop.runtime.text import shown, unshown
+from tool_loop.runtime.text import plain, shown, unshown
 
 from ._beneath import MAX_PATH, PASS, READ
 from .workspace import Root, encode
@@ -120,11 +120,12 @@ def _place(root: Root, path: str, held: list[tuple[int, bytes]]) -> Place:
     spot = _walk(root, encode(path), held)
     if _exists(spot):
         return spot
-    if (plain := unshown(path)) != path:
-        # A name that is no plain text was shown to the model escaped, and so it gives it back.
+    for other_path in dict.fromkeys((unshown(path), *root.alike(path))):
+        # A name that is no plain text was shown to the model escaped, and so it gives it back. Or there is
+        # one that looks the same: a second one beside it would be told apart by nobody.
         other: list[tuple[int, bytes]] = []
         try:
-            twin = _walk(root, encode(plain), other)
+            twin = _walk(root, encode(other_path), other)
             found = _exists(twin)
         except (OSError, ToolError):
             found = False
@@ -141,7 +142,7 @@ def _check_new_name(spot: Place, path: str) -> None:
     new = "/".join([*map(os.fsdecode, spot.missing), os.fsdecode(spot.name)])
     if "\\" in new:
         raise invalid(f"no such file: {shown(path)}", f"names are parted by /: {path.replace(chr(92), '/')}")
-    if shown(new) != new:
+    if plain(new) != new:
         raise invalid(f"a new file cannot have this name: {shown(path)}", "leave out what does not show as itself")
 
 

@@ -18,12 +18,13 @@ from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias
 
 from tool_loop.errors import ToolError, UsageError
-from tool_loop.runtime.text import shown, unshown
+from tool_loop.runtime.text import exactly, shown, unshown
 
 from ._beneath import MAX_PATH, PASS, READ, Opener, best_opener
 
 Want: TypeAlias = Literal["file", "directory", "file or directory"]
 
+_MOST_ALIKE = 5
 _SPECIAL = (errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP)
 
 
@@ -53,14 +54,33 @@ class Root:
         return self.locate(path, want=want)[0]
 
     def locate(self, path: str, *, want: Want = "file") -> tuple[int, str]:
-        """`open`, and the path by which it was found: not the given one when that was shown escaped."""
+        """`open`, and the path by which it was found: not the given one when that was shown escaped, or
+        when the only name there is looks the same (see `alike`).
+        """
         try:
             return self.open_bytes(encode(path or "."), READ), path or "."
         except OSError as error:
-            if error.errno == errno.ENOENT and (plain := unshown(path)) != path:
-                with suppress(OSError):
-                    return self.open_bytes(encode(plain), READ), plain
+            if error.errno == errno.ENOENT:
+                for other in (unshown(path), *self.alike(path)):
+                    with suppress(OSError):
+                        return self.open_bytes(encode(other), READ), other
             raise self.refusal(error, path, want) from error
+
+    def alike(self, path: str) -> tuple[str, ...]:
+        """The path of the one thing there is whose names look like these: equal after NFKC, with every
+        blank a plain one. Nothing when there is none. Raises `ToolError` when there are several.
+        """
+        from ._folded import twins  # only a wrong path pays for it
+
+        for given in dict.fromkeys((path, unshown(path))):
+            found = twins(self._opener, self.descriptor, encode(given))
+            if len(found) > 1:
+                names = ", ".join(map(exactly, found[:_MOST_ALIKE]))
+                hint = f"several names look like this one; give one of them as it is written here: {names}"
+                raise self._error("not_found", f"no such name: {shown(path)[:500]}", hint)
+            if found:
+                return (os.fsdecode(found[0]),)
+        return ()
 
     @contextmanager
     def opened(self, path: str, *, want: Want = "file") -> Iterator[int]:

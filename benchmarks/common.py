@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 
 from tool_loop import Agent, Limits, OpenAIChat, tool
+from tool_loop.llm.http.transport import Transport
 
 HERE = Path(__file__).parent
 SCHEMA = {
@@ -55,6 +56,67 @@ def agent(url: str, *, stream: bool) -> Agent:
     )
 
 
+class Floor:
+    """What a step has to cost on our own client: each message encoded once, no checks, no journal."""
+
+    def __init__(self, url: str, *, stream: bool) -> None:
+        self.url = f"{url}/chat/completions"
+        self.stream = stream
+        self.transport = Transport()
+        self.headers = {"authorization": "Bearer k", "content-type": "application/json"}
+        tools = [
+            {"type": "function", "function": {"name": "look", "description": "Look at a part.", "parameters": SCHEMA}}
+        ]
+        self.tail = b'],"tools":' + encoded(tools) + (b',"stream":true}' if stream else b"}")
+
+    async def run(self, question: str) -> str:
+        said = bytearray(b'{"model":"m","messages":[' + encoded({"role": "system", "content": SYSTEM}))
+        said += b"," + encoded({"role": "user", "content": question})
+        while True:
+            async with self.transport.post(self.url, self.headers, bytes(said) + self.tail) as exchange:
+                data = await exchange.rest()
+            message = whole(data) if not self.stream else streamed(data)
+            said += b"," + encoded(message)
+            if not message.get("tool_calls"):
+                return message["content"]
+            for call in message["tool_calls"]:
+                result = look(**json.loads(call["function"]["arguments"]))
+                said += b"," + encoded({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+
+def encoded(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def whole(data: bytes) -> dict:
+    return json.loads(data)["choices"][0]["message"]
+
+
+def streamed(data: bytes) -> dict:
+    text, calls = "", {}
+    for line in data.split(b"\n\n"):
+        if line.startswith(b"data: ") and line != b"data: [DONE]":
+            for choice in json.loads(line[6:])["choices"]:
+                text += choice["delta"].get("content") or ""
+                collect(calls, choice["delta"])
+    return spoken(text, calls)
+
+
+def collect(calls: dict[int, dict], delta: dict) -> None:
+    """Add the pieces of calls in one delta to those that came before."""
+    for piece in delta.get("tool_calls", ()):
+        slot = calls.setdefault(piece["index"], {"type": "function", "function": {"name": "", "arguments": ""}})
+        if "id" in piece:
+            slot["id"] = piece["id"]
+        slot["function"]["name"] += piece["function"].get("name") or ""
+        slot["function"]["arguments"] += piece["function"].get("arguments") or ""
+
+
+def spoken(text: str, calls: dict[int, dict]) -> dict:
+    message: dict = {"role": "assistant", "content": text or None}
+    return message | ({"tool_calls": list(calls.values())} if calls else {})
+
+
 class Bare:
     """What one writes by hand on the same client: post, parse, call, append. No checks, no journal."""
 
@@ -91,17 +153,6 @@ class Bare:
                 if not line.startswith("data: ") or line == "data: [DONE]":
                     continue
                 for choice in json.loads(line[6:])["choices"]:
-                    delta = choice["delta"]
-                    text += delta.get("content") or ""
-                    for piece in delta.get("tool_calls", ()):
-                        slot = calls.setdefault(
-                            piece["index"], {"type": "function", "function": {"name": "", "arguments": ""}}
-                        )
-                        if "id" in piece:
-                            slot["id"] = piece["id"]
-                        slot["function"]["name"] += piece["function"].get("name") or ""
-                        slot["function"]["arguments"] += piece["function"].get("arguments") or ""
-        message: dict = {"role": "assistant", "content": text or None}
-        if calls:
-            message["tool_calls"] = list(calls.values())
-        return message
+                    text += choice["delta"].get("content") or ""
+                    collect(calls, choice["delta"])
+        return spoken(text, calls)

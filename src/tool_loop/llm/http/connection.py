@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from tool_loop.runtime.waiting import Waiter
+
 from .troubles import Lost, NotHTTP, Trouble
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class Connection(Protocol):
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
         self._pieces: list[bytes] = []
         self._held = 0
-        self._arrival: asyncio.Future[None] | None = None
+        self._arrival = Waiter(loop)
         self._trouble: Trouble | None = None
         self._ended = False  # nothing more will come
         self._headed = self._sized = self._paused = False
@@ -99,7 +101,6 @@ class Connection(Protocol):
     async def _more(self) -> None:
         if self._ended:
             raise self._trouble or Lost
-        self._arrival = self._loop.create_future()
         await self._arrival
 
     # --- what a pool does -------------------------------------------------------------------------
@@ -162,7 +163,7 @@ class Connection(Protocol):
         elif self._held >= AHEAD_BYTES and not (self._paused or self.done):
             self._paused = True
             self._transport.pause_reading()
-        self._wake()
+        self._arrival.wake()  # last, for what waits here goes on at once
 
     def eof_received(self) -> None:
         """The server has said its last; asyncio closes the connection on return."""
@@ -180,17 +181,12 @@ class Connection(Protocol):
             self._trouble = Lost(str(error or ""))
             # Where no length was given, the end of the connection is the end of the body.
             self.done = self.done or (self._headed and not self._sized and error is None)
-        self._wake()
+        self._arrival.wake()  # last, for what waits here goes on at once
 
     def _fail(self, trouble: Trouble) -> None:
         self._ended = True
         self._trouble = trouble
         self._transport.abort()
-
-    def _wake(self) -> None:
-        arrival = self._arrival
-        if arrival is not None and not arrival.done():
-            arrival.set_result(None)
 
     # --- what the parser calls --------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ def names_of(func: Any, local: Mapping[str, Any] | None = None) -> Names:
 def parameters_of(func: Callable[..., Any], tool: str) -> list[inspect.Parameter]:
     """All parameters but those that a partial has filled: a bound API key is not the model's business."""
     try:
-        given = inspect.signature(func).parameters.values()
+        given = inspect.signature(func.__func__ if isinstance(func, classmethod) else func).parameters.values()
     except (TypeError, ValueError, NameError) as error:
         # NameError: from Python 3.14 on annotations are evaluated when they are first looked at.
         reason = f"the function has no readable signature ({error}); write its JSON schema"
@@ -192,8 +192,9 @@ def local_names(func: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _unpartial(func: Any) -> Any:
-    while isinstance(func, partial):
-        func = func.func
+    """Under partials, and under `@classmethod` or `@staticmethod` where those stand below `@tool`."""
+    while isinstance(func, partial | classmethod | staticmethod):
+        func = func.func if isinstance(func, partial) else func.__func__
     return func
 
 
@@ -217,10 +218,12 @@ def _closure(body: Any) -> dict[str, Any]:
 
 
 def _is_self(first: inspect.Parameter, func: Any) -> bool:
-    """A plain function written in a class: `self` is filled when it is taken from an instance."""
+    """A function written in a class: `self` is filled when it is taken from an instance, `cls` from the class."""
+    if isinstance(func, classmethod):
+        return True
     owner = getattr(func, "__qualname__", "").rpartition(".")[0]
     in_class = inspect.isfunction(func) and owner and not owner.endswith("<locals>")
-    return bool(in_class) and first.name == "self" and first.annotation is MISSING
+    return bool(in_class) and first.name in ("self", "cls") and first.annotation is MISSING
 
 
 def _is_context(annotation: Any, context_type: type) -> bool:

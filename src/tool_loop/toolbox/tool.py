@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -178,15 +179,17 @@ class Tool:
         return self.func(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Tool:
-        """A tool written as a method, bound to its instance."""
-        if instance is None or not self.unbound:
+        """A tool written as a method, bound to its instance or its class."""
+        of_class = isinstance(self.func, classmethod)
+        if not self.unbound or (instance is None and not of_class):
             return self
         bound = copy.copy(self)
+        holder = (owner or type(instance)) if of_class else instance
         object.__setattr__(bound, "func", self.func.__get__(instance, owner))
-        if self.probe_func is not None:
-            object.__setattr__(bound, "probe_func", self.probe_func.__get__(instance, owner))
-        if self.preview is not None:
-            object.__setattr__(bound, "preview", self.preview.__get__(instance, owner))
+        for beside in ("probe_func", "preview"):
+            if (func := getattr(self, beside)) is not None:
+                plain = func.__func__ if isinstance(func, classmethod) else func
+                object.__setattr__(bound, beside, plain.__get__(holder, type(holder)))
         bound.__dict__.update(unbound=False)
         return bound
 
@@ -236,7 +239,7 @@ def _check_options(tool: Any) -> None:
     problem = ""
     if not isinstance(tool.name, str) or not NAME.fullmatch(tool.name):
         problem = "a name has 1 to 64 of the characters a-z A-Z 0-9 _ -; give one with name=..."
-    elif not callable(tool.func):
+    elif not callable(tool.func) and not isinstance(tool.func, classmethod):
         problem = f"func must be callable, got {type(tool.func).__name__}"
     elif not isinstance(tool.description, str):
         problem = f"description must be text, got {type(tool.description).__name__}"
@@ -261,7 +264,12 @@ def _above(value: object, least: float) -> bool:
 
 
 def _check_probe(tool: Tool, func: Callable[..., Any]) -> None:
-    known = {"idempotency_key", "mark", context_parameter(func, ToolContext), "self" if tool.unbound else None}
+    known = {
+        "idempotency_key",
+        "mark",
+        context_parameter(func, ToolContext),
+        *(("self", "cls") if tool.unbound else ()),
+    }
     if tool.parameters is None:
         known.update(parameter.name for parameter in tool.signature.parameters)
     else:
@@ -317,11 +325,13 @@ def tool(func: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Ca
     return (lambda func: as_tool(func, **options)) if func is None else as_tool(func, **options)
 
 
-def as_tool(
-    func: Callable[..., Any], *, name: str | None = None, description: str | None = None, **options: Any
-) -> Tool:
+def as_tool(func: Any, *, name: str | None = None, description: str | None = None, **options: Any) -> Tool:
     """A tool of a function, named and described by the function itself where nothing else is said."""
-    if not callable(func) or isinstance(func, Tool):
+    made: Any = func.__func__ if inspect.ismethod(func) else None
+    if isinstance(made, Tool):
+        # What `@classmethod` above `@tool` gives from Python 3.13 on: the tool as a method of the class.
+        return made.__get__(func.__self__, type(func.__self__))
+    if (not callable(func) and not isinstance(func, classmethod)) or isinstance(func, Tool):
         raise UsageError(f"a tool is made of a function, got {func!r}")
     named = name_of(func) if name is None else name
     return Tool(named, docstring_of(func).description if description is None else description, None, func, **options)

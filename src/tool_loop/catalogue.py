@@ -30,8 +30,8 @@ CATALOGUE: tuple[Failure, ...] = (
         "429, 408, 409, 425",
         ("rate_limit", "timeout"),
         "retried, after the wait the server asks for (retry-after-ms, Retry-After in seconds or as a date, the reset "
-        "of the exhausted limit), else with exponential backoff and full jitter; a wait that does not fit the "
-        "deadline is reported at once, with the figure",
+        "of the exhausted limit, in a header or in the body), else with exponential backoff and full jitter; a wait "
+        "that does not fit the deadline is reported at once, with the figure",
     ),
     Failure(
         "transport",
@@ -56,7 +56,8 @@ CATALOGUE: tuple[Failure, ...] = (
         "transport",
         "other 4xx, a redirect",
         ("bad_request",),
-        "no retry: a typed error naming the parameter; a parameter with a known substitute is swapped once",
+        "no retry: a typed error naming the parameter; a parameter with a known substitute is swapped once, "
+        "and what was attached to an echoed turn, or a word of a tool's schema, is left out when it is refused",
     ),
     Failure(
         "transport",
@@ -86,7 +87,10 @@ CATALOGUE: tuple[Failure, ...] = (
     Failure("protocol", "empty reply", ("empty",), "asked again, three times at most"),
     Failure("protocol", "call without a name", ("protocol",), "asked again"),
     Failure(
-        "protocol", "the server rejects its own model's call", ("model_output",), "asked again, three times at most"
+        "protocol",
+        "the server rejects its own model's call",
+        ("model_output",),
+        "asked again, three times at most; so is a turn whose reason of ending says that it failed",
     ),
     Failure(
         "protocol",
@@ -98,7 +102,8 @@ CATALOGUE: tuple[Failure, ...] = (
         "protocol",
         "reply cut at the output limit, with calls",
         ("cut_off",),
-        "no call of it is run; the model is told to send less",
+        "no call of it is run; the model is told to send less. The same beside a filter, a refusal, or a reason of "
+        "ending that is not known",
     ),
     Failure(
         "protocol",

@@ -230,6 +230,29 @@ def test_a_refusal_of_what_was_not_attached_is_the_error_it_is() -> None:
     assert len(server.got) == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Function call is missing a thought_signature in functionCall parts. Function call `look`, position 2.",
+        "Unable to submit: function call `look` in the 2. content block is missing a `thought_signature`.",
+    ],
+)
+def test_calls_without_a_signature_say_so_to_a_server_that_wants_one(words: str) -> None:
+    """allenhutchison/obsidian-gemini#228, askimo-ai/askimo#543: calls that another model had made, say."""
+    signed = {"extra_content": {"google": {"thought_signature": "SIG", "more": 1}}}
+    first = chat({"role": "assistant", "content": None, "tool_calls": [CALLED | signed, CALLED | {"id": "call_b"}]})
+    server = Chat().llm(first, json_reply(Chat().error(words), 400), LAST["chat"]())
+    notices: list[str] = []
+    told = lambda e: notices.append(e.text) if isinstance(e, Notice) else None  # noqa: E731
+
+    assert Agent(server.llm, [look], retry=None, on_event=told).run_sync("go").answer == "done"
+
+    sent = [call["extra_content"] for call in server.bodies[-1]["messages"][-3]["tool_calls"]]
+    none = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+    assert sent == [signed["extra_content"], none]
+    assert len(notices) == 1
+
+
 # --- what is never sent ---------------------------------------------------------------------------
 
 

@@ -135,9 +135,9 @@ class OpenAIChat(Dialect):
         return ChatReply(self.endpoint.failures, self.origin, self._encoder.toolset(request.tools).names)
 
     def changes(self) -> Sequence[Change]:
-        mistral = (self._adapt_ids, self._adapt_turns)
+        ways = (self._adapt_ids, self._adapt_turns, self._adapt_signatures)
         settings = (self._adapt_tokens, self._adapt_settings)
-        turns = (*mistral, self._adapt_turn)
+        turns = (*ways, self._adapt_turn)
         others = (self._adapt_echo, self.adapt_attached, self.adapt_schemas)
         return self.adapt_withholding, self.adapt_answer, *turns, *settings, *others
 
@@ -161,6 +161,13 @@ class OpenAIChat(Dialect):
             return ""
         self._encoder.change(turns=True)
         return "it wants the assistant to speak between two other messages, so it is made to"
+
+    def _adapt_signatures(self, refusal: Refusal) -> str:
+        missing = r"missing (?:a |its )?[`'\"]?thought_?signature"
+        if self._encoder.signed or not re.search(missing, refusal.said, re.IGNORECASE):
+            return ""
+        self._encoder.change(signed=True)
+        return "it wants a thought signature on every call, so those without one are sent with the word for that"
 
     def _adapt_tokens(self, refusal: Refusal) -> str:
         old = next((name for name in _TOKEN_PARAMS if name in self._settings), "")

@@ -14,6 +14,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from tool_loop.llm.chat.parts import overlaid
 from tool_loop.llm.history import Encoder, History
 from tool_loop.llm.opaque import said
 from tool_loop.llm.text import arguments_object, encoded
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 # What the assistant is made to say where a provider wants it to speak between two other messages.
 HEARD: Final = "Understood."
 
+# What Google's page on thought signatures gives for calls that have none, because another model made
+# them, or an earlier version kept none.
+UNSIGNED: Final = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+
 _NINE: Final = re.compile(r"[a-zA-Z0-9]{9}")
 
 
@@ -37,18 +42,21 @@ class ChatEncoder(Encoder["_Messages"]):
     """Encodes requests for one endpoint.
 
     Two ways of Mistral, which are told in its refusals: with `nine` the ids of calls become nine
-    letters or digits, with `turns` the user never speaks twice in a row, nor right after a tool.
+    letters or digits, with `turns` the user never speaks twice in a row, nor right after a tool. And
+    one of Gemini: with `signed` each call has a thought signature, if only the one that says there is none.
     """
 
     def __init__(self, origin: str, *, nine: bool = False, turns: bool = False) -> None:
         super().__init__(origin)
         self.nine = nine
         self.turns = turns
+        self.signed = False
 
-    def change(self, *, nine: bool = False, turns: bool = False, echo: bool = True) -> None:
+    def change(self, *, nine: bool = False, turns: bool = False, signed: bool = False, echo: bool = True) -> None:
         """Encode everything anew in another way, also what was sent before."""
         self.nine = self.nine or nine
         self.turns = self.turns or turns
+        self.signed = self.signed or signed
         self.echo = self.echo and echo
         self._histories.clear()
 
@@ -73,7 +81,7 @@ class ChatEncoder(Encoder["_Messages"]):
         return b"".join((head, shown, *messages, choice, b"}"))
 
     def new_history(self, names: Names, origin: str, refused: AbstractSet[int]) -> _Messages:
-        return _Messages(names, origin, refused=refused, nine=self.nine, turns=self.turns)
+        return _Messages(self, names, origin, refused)
 
     def _sent_as(self, transcript: Transcript, place: int) -> range:
         return super()._sent_as(transcript, place - bool(transcript.system))
@@ -87,12 +95,13 @@ class ChatEncoder(Encoder["_Messages"]):
 
 
 class _Messages(History):
-    __slots__ = ("_assistant_spoke", "_nine", "_turns", "_used")
+    __slots__ = ("_assistant_spoke", "_nine", "_signed", "_turns", "_used")
 
-    def __init__(self, names: Names, origin: str, *, refused: AbstractSet[int], nine: bool, turns: bool) -> None:
+    def __init__(self, way: ChatEncoder, names: Names, origin: str, refused: AbstractSet[int]) -> None:
         super().__init__(names, origin, refused=refused)
-        self._nine = nine
-        self._turns = turns
+        self._nine = way.nine
+        self._turns = way.turns
+        self._signed = way.signed
         self._assistant_spoke = False
         self._used: dict[str, None] = {}  # a set of so few takes three times as much
 
@@ -119,6 +128,8 @@ class _Messages(History):
     def _call(self, call: ToolCall, *, ours: bool) -> dict[str, Any]:
         extras = _attached(call.opaque) if ours else {}
         sent = self.owed[call.id] = self._sent_id(call.id, str(extras.pop("id", "")))
+        if self._signed:
+            extras["extra_content"] = overlaid(UNSIGNED, extras.get("extra_content") or {})
         function = {"name": self.names.sent(call.name), "arguments": arguments_object(call.arguments)}
         return {"id": sent, "type": "function", "function": function, **extras}
 

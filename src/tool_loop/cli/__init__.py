@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. Prints no traceback, unless TOOL_LOOP_DEBUG is set."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     _fill()
+    code = 0
     try:
         code = _run(arguments)
         for stream in (sys.stdout, sys.stderr):
@@ -52,6 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return PIPE_CLOSED
+    except OSError as error:  # the disk is full
+        _drop_output()
+        if not code:
+            print(f"tool-loop: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        return code or 1
     except KeyboardInterrupt:
         return 130
     return code
@@ -127,11 +133,13 @@ def _to_nowhere(descriptor: int) -> None:
 
 
 def _drop_output() -> None:
-    """Whoever read our output has gone (`| head`). What is still buffered must not complain at exit."""
+    """Whoever read our output has gone (`| head`), or there is no room for it. What is still buffered must
+    not complain at exit.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (BrokenPipeError, AttributeError, ValueError):
+        except (OSError, AttributeError, ValueError):
             with suppress(OSError, ValueError, AttributeError):  # it has no descriptor, or is closed
                 _to_nowhere(stream.fileno())
 

@@ -6,6 +6,7 @@ environment, then the package's default.
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, ArgumentTypeError, _ActionsContainer
 
 APIS = ("chat", "responses", "messages")
@@ -83,7 +84,10 @@ def add_output(parser: ArgumentParser) -> None:
 
 def add_journal(parser: _ActionsContainer) -> None:
     parser.add_argument(
-        "--journal", metavar="FILE", help="where runs are kept; default: tool-loop/runs.sqlite in XDG_STATE_HOME"
+        "--journal",
+        metavar="FILE",
+        type=os.path.expanduser,  # a shell leaves the ~ of --journal=~/runs.sqlite as it is
+        help="where runs are kept; default: tool-loop/runs.sqlite in XDG_STATE_HOME",
     )
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from tool_loop.console.terminal import Terminal
+from tool_loop.console.terminal import OutputLost, Terminal
 from tool_loop.errors import UsageError
 from tool_loop.events import Event, Signal
 from tool_loop.journal.codec import TAGS, encode
@@ -21,7 +21,7 @@ class JsonLines:
 
     An event is as in the journal (`{"run": ..., "at": ..., "event": "tool_returned", ...}`, what
     equals its default left out), a signal has "signal" in its place. `gone` is called once when
-    nobody reads any more.
+    nobody reads any more, or nothing can be written; `lost` then says why.
     """
 
     def __init__(self, out: Terminal, run_id: str, gone: Callable[[], object]) -> None:
@@ -29,14 +29,16 @@ class JsonLines:
         self._run_id = run_id
         self._gone = gone
         self.closed = False
+        self.lost: OutputLost | None = None
 
     def __call__(self, happening: Event | Signal) -> None:
         if self.closed:
             return
         try:
             self._out.line(json_line(happening, self._run_id, time.time()))
-        except OSError:
+        except OSError as error:
             self.closed = True
+            self.lost = error if isinstance(error, OutputLost) else None
             self._gone()
 
 
@@ -69,10 +71,14 @@ class AnswerFile:
         self._written = False
 
     def write(self, answer: str) -> None:
-        with os.fdopen(os.dup(self._descriptor), "w", encoding="utf-8", errors="backslashreplace") as file:
-            with suppress(OSError):  # a pipe or a device has no length
-                file.truncate(0)
-            file.write(answer if answer.endswith("\n") else f"{answer}\n")
+        """Raises `OutputLost` when the disk is full."""
+        try:
+            with os.fdopen(os.dup(self._descriptor), "w", encoding="utf-8", errors="backslashreplace") as file:
+                with suppress(OSError):  # a pipe or a device has no length
+                    file.truncate(0)
+                file.write(answer if answer.endswith("\n") else f"{answer}\n")
+        except OSError as error:
+            raise OutputLost(f"cannot write the answer to {self._path}: {error.strerror}") from error
         self._written = True
 
     def close(self) -> None:

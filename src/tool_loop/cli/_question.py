@@ -14,6 +14,7 @@ from typing import TextIO
 
 from tool_loop.console.terminal import Terminal
 from tool_loop.errors import UsageError
+from tool_loop.runtime.text import decoded
 
 # A model's context holds a fraction of this. A larger file is read better from the workspace.
 MOST_BYTES = 1 << 20
@@ -74,7 +75,7 @@ def _read(stdin: TextIO | None, err: Terminal) -> str:
                 f"standard input holds more than {MOST_BYTES >> 20} MiB; "
                 "put it into a file below --root, and ask about that file"
             )
-    text = b"".join(parts).decode("utf-8", "replace")
+    text = decoded(b"".join(parts))
     if "\0" in text:
         raise UsageError("standard input is not text")
     return text

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tool_loop.api import Agent, Subscriber
 from tool_loop.console.live import Live
 from tool_loop.console.tally import Tally
-from tool_loop.console.terminal import Terminal, one_line, safe
+from tool_loop.console.terminal import OutputLost, Terminal, one_line, safe
 from tool_loop.events import Event, Notice, Signal
 from tool_loop.journal.memory import MemoryJournal
 from tool_loop.result import Result
@@ -93,6 +93,8 @@ class Session:
                 result = await begin(agent, self._noting(lines or live))
             except asyncio.CancelledError:
                 live.close()
+                if lines and lines.lost:
+                    return self._lost(lines.lost, "", err)
                 if lines and lines.closed:
                     return PIPE_CLOSED
                 self._say_resume(err)
@@ -103,10 +105,13 @@ class Session:
         live.close()
         if result.waiting:
             return self._waiting(result, err)
-        if file:
-            file.write(result.answer)
-        if not args.json and not live.show_answer(result.answer):
-            out.line(safe(result.answer.rstrip()))
+        try:
+            if file:
+                file.write(result.answer)
+            if not args.json and not live.show_answer(result.answer):
+                out.line(safe(result.answer.rstrip()))
+        except OutputLost as error:
+            return self._lost(error, result.answer, err)
         if not (args.quiet or args.json):
             self._summary(result, time.monotonic() - began, err)
         return 0 if result.reason == "answered" else STOPPED
@@ -137,6 +142,17 @@ class Session:
             if self._resumable
             else "Interrupted; nothing is saved."
         )
+
+    def _lost(self, error: OutputLost, answer: str, err: Terminal) -> int:
+        """What was paid for is not lost with the output: say where it is, or else show it here."""
+        err.line(f"tool-loop: {one_line(str(error))}")
+        if not self._resumable:
+            err.line(safe(answer.rstrip()) if answer else "The run is not saved.")
+        elif answer:
+            err.line(f"The run is saved, with its answer; read it with: {self._command('show')}")
+        else:
+            err.line(f"Nothing was lost; resume with: {self._command('resume')}")
+        return 1
 
     def _waiting(self, result: Result, err: Terminal) -> int:
         """Nobody is here to decide: say what waits, and how to decide about it later."""

@@ -82,12 +82,16 @@ _STYLE: Final = re.compile("\x1b\\[[0-9;]*m")
 _STYLES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
+class OutputLost(OSError):
+    """What a program has to say cannot be written, though somebody may be there to read it: a full disk."""
+
+
 class Terminal:
     """A text stream, and what may be done with it.
 
     `tty`: a person looks at it. `moves`: lines can be redrawn. Colour follows NO_COLOR, FORCE_COLOR
     and TERM. A stream that is closed (None, or a reader that went away) swallows what is written when
-    `quiet_when_gone`; else `BrokenPipeError` comes through.
+    `quiet_when_gone`; else `BrokenPipeError` comes through, and `OutputLost` when the disk is full.
     """
 
     def __init__(
@@ -130,11 +134,14 @@ class Terminal:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (BrokenPipeError, ValueError, OSError):
-            # ValueError: the stream is closed. Other OSErrors: the terminal was hung up, the disk is full.
+        except (BrokenPipeError, ValueError):  # ValueError: the stream is closed
             self.gone = True
             if not self._quiet_when_gone:
                 raise
+        except OSError as error:  # the disk is full, the terminal was hung up
+            self.gone = True
+            if not self._quiet_when_gone:
+                raise OutputLost(f"cannot write to standard output: {error.strerror}") from error
 
     def line(self, text: str = "") -> None:
         self.write(text + "\n")

@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 
 class SqliteJournal:
     """Keeps runs in the file `path`, which is made (0600, missing directories 0700) when it is not there.
+    A `~` at its beginning is the home directory.
 
     What is recorded survives the death of the process; with `durable="power"` also a power cut, at
     one fsync per group of records. `max_takeovers` is how often in a row a run may lose its process
@@ -79,7 +80,10 @@ class SqliteJournal:
             )
         if os.fspath(path) in ("", ":memory:"):
             raise UsageError("a SqliteJournal needs a file; to keep runs in memory use MemoryJournal()")
-        self.path = Path(path).absolute()
+        try:
+            self.path = Path(path).expanduser().absolute()
+        except RuntimeError as error:
+            raise UsageError(f"the journal {os.fspath(path)!r}: {error}; give the path without ~") from error
         self._durable: file.Durable = durable
         self._lease_seconds = lease_seconds
         self._max_takeovers = max_takeovers

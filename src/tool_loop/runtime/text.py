@@ -88,6 +88,12 @@ def read(descriptor: int, size: int) -> bytes:
     return b"".join(parts)
 
 
+def decoded(data: bytes) -> str:
+    """Bytes as text: by the mark they begin with, which is not part of it, else as UTF-8."""
+    mark, encoding = next(((mark, name) for mark, name in _BOMS if data.startswith(mark)), (b"", "utf-8"))
+    return data[len(mark) :].decode(encoding, "replace")
+
+
 class TextFile:
     """The bytes of an open file as chunks in which a line ends with a line feed byte.
 

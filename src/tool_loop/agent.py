@@ -140,7 +140,7 @@ class Attempt:
     began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     wanted: answers.Wanted | None = None
 
-    async def drive(self) -> RunEnded | Hold:
+    async def drive(self) -> RunEnded | Hold:  # noqa: C901 - the loop: one case per move
         """The loop. Raises `FatalError` for what it cannot mend, with the reason on record.
 
         `RunResumed` comes first where an earlier attempt left something behind: it is the moment in

@@ -82,6 +82,8 @@ class Steps:
                 self._add(f"{call.name:<10} {argument:<17} -> {_outcome(happening, call)}")
             case RunEnded(answer=answer):
                 self._add(f"answer     {answer}")
+            case _:
+                pass
 
     def _add(self, line: str) -> None:
         self.lines.append(f"step {len(self.lines) + 1}: {line}")

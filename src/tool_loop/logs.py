@@ -62,7 +62,7 @@ def log_events(run_id: str = "", log: logging.Logger = logger) -> Callable[[Even
     return write
 
 
-def _of_run(it: Event | Signal) -> _Line | None:
+def _of_run(it: Event | Signal) -> _Line | None:  # noqa: C901 - one case per event
     """What concerns the run as a whole."""
     match it:
         case RunStarted():

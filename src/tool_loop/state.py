@@ -103,7 +103,7 @@ class State:
             state.apply(event)
         return state
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:  # noqa: C901 - one case per event
         match event:
             case RunStarted(question=question) | RunContinued(question=question):
                 self._begin(question)

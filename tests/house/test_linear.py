@@ -86,7 +86,7 @@ SEEDS = (
 )  # fmt: skip
 
 
-def patterns() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:
+def patterns() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:  # noqa: C901
     """Every compiled pattern that a module of the package holds, by name, in tables too."""
     found: dict[re.Pattern[str] | re.Pattern[bytes], str] = {}
 

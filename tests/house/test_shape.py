@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -49,8 +50,10 @@ def test_a_third_of_what_matters_most_is_prose_that_says_why(name: str) -> None:
 
 def test_the_loop_knows_only_the_vocabulary() -> None:
     tree = ast.parse((SRC / "agent.py").read_text())
-    outside = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and not n.level}
+    froms = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    outside = {n.module for n in froms if not n.level}
     outside |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    inside = {name for n in froms if n.level for name in ([n.module] if n.module else [a.name for a in n.names])}
 
     assert outside <= {
         "__future__",
@@ -62,6 +65,39 @@ def test_the_loop_knows_only_the_vocabulary() -> None:
         "itertools",
         "time",
     }
+    vocabulary = {"errors", "events", "limits", "ports", "state", "transcript"}
+    assert {name for name in inside if name.partition(".")[0] != "loop"} <= vocabulary
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_the_reading_order_is_one(name: str) -> None:
+    """Each file imports only the ones before it. The last is the loop, whose parts are read when they are called."""
+    line = next(
+        ln
+        for ln in (SRC.parents[1] / name).read_text(encoding="utf-8").splitlines()
+        if "](src/tool_loop/errors.py)" in ln
+    )
+    order = re.findall(r"\(src/tool_loop/(\w+)\.py\)", line)
+
+    assert order[-1] == "agent"
+    for place, module in enumerate(order):
+        tree = ast.parse((SRC / f"{module}.py").read_text())
+        ours = {n.module or n.names[0].name for n in tree.body if isinstance(n, ast.ImportFrom) and n.level}
+        assert {one for one in ours if one.partition(".")[0] != "loop"} <= {*order[:place], "calls_in_prose"}, module
+
+
+@pytest.mark.slow
+def test_an_event_without_a_case_is_a_type_error(tmp_path: Path) -> None:
+    case = "            case RunEnded():\n                self.ended = event\n"
+    text = (SRC / "state.py").read_text()
+    assert case in text
+    copy = tmp_path / "state_copy.py"
+    copy.write_text(re.sub(r"from \.(\w+) import", r"from tool_loop.\1 import", text.replace(case, "")))
+
+    command = [sys.executable, "-m", "mypy", "--config-file", SRC.parents[1] / "pyproject.toml", copy]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=SRC.parents[1])
+
+    assert 'unhandled case for values of type "RunEnded"' in done.stdout
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SRC)))

@@ -463,7 +463,7 @@ def rule_faults(body: dict[str, Any], checks: list[dict[str, Any]]) -> list[str]
     ]
 
 
-def holds(found: Any, op: str, value: Any) -> bool:
+def holds(found: Any, op: str, value: Any) -> bool:  # noqa: C901
     match op:
         case "absent":
             return found is MISSING

@@ -26,7 +26,7 @@ class Broken:
         return f"{self.rule} {where}: {self.why}"
 
 
-def check_messages(messages: Sequence[Message], *, open_calls: bool = False) -> list[Broken]:
+def check_messages(messages: Sequence[Message], *, open_calls: bool = False) -> list[Broken]:  # noqa: C901 - one rule after the other
     """What a provider would refuse about a history: I1 to I3 for what is really sent.
 
     `open_calls` allows the last turn to wait for its results, as between a reply and the next request.

@@ -81,7 +81,7 @@ class Status:
         running = self._running.get(call_id)
         return running.call if running else None
 
-    def see(self, happening: Event | Signal) -> None:
+    def see(self, happening: Event | Signal) -> None:  # noqa: C901 - one case per event
         match happening:
             case ModelAsked(tools=tools):
                 self._model = _Model(self._clock(), not tools)

@@ -44,7 +44,7 @@ class RecordedLLM:
     def __init__(self, record: Recorded) -> None:
         self._record = record
 
-    async def reply(self, request: Request, _emit: Emit) -> ModelReplied:
+    async def reply(self, request: Request, _emit: Emit) -> ModelReplied:  # noqa: C901 - one case per event
         record = self._record
         expected = record.expected
         if expected is None or record.over:

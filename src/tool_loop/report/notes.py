@@ -13,6 +13,7 @@ from tool_loop.events import (
     ModelReplied,
     Reminded,
     RunContinued,
+    RunEnded,
     RunInterrupted,
     RunResumed,
     RunStarted,
@@ -45,7 +46,7 @@ def note(item: NoteRow) -> str:
     return f"<section class=o>{fold}</section>"
 
 
-def _line(item: NoteRow) -> _Line:
+def _line(item: NoteRow) -> _Line:  # noqa: C901 - one case per event
     event = item.event
     match event:
         case RunStarted():
@@ -70,9 +71,12 @@ def _line(item: NoteRow) -> _Line:
             return _Line("compacted", _forgot(item), _compaction(item, event), end=cost)
         case LimitReached():
             return _Line("limit", event.limit, "<p>The model gets one last word, without tools.", "warn")
-    made = "" if event.source == "model" else "<p class=cut>Put together from the record: there was no last word."
-    word = "answered" if event.reason == "answered" else f"stopped: {event.reason}"
-    return _Line(word, event.answer, made + say(event.answer), "end")
+        case RunEnded():
+            made = (
+                "" if event.source == "model" else "<p class=cut>Put together from the record: there was no last word."
+            )
+            word = "answered" if event.reason == "answered" else f"stopped: {event.reason}"
+            return _Line(word, event.answer, made + say(event.answer), "end")
 
 
 def decided(event: ApprovalDecided) -> str:

@@ -65,7 +65,7 @@ class _Rows:
         self._steps = 0
         self._compactions = 0
 
-    def add(self, event: Event, at: float) -> None:
+    def add(self, event: Event, at: float) -> None:  # noqa: C901 - one case per event
         self._seen.append(self._steps)
         match event:
             case ModelReplied():

@@ -187,7 +187,7 @@ def _attend(
     return why, Ending(None) if why else running.ending(b"".join(capture.parts())[:4096]), meter
 
 
-def _until_over(
+def _until_over(  # noqa: C901 - one wait, every way it ends
     box: Box,
     running: Process,
     capture: Capture,

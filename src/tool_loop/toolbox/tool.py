@@ -236,7 +236,7 @@ class Tool:
         return ToolSpec(self.name, self.description, self.form.schema)
 
 
-def _check_options(tool: Any) -> None:
+def _check_options(tool: Any) -> None:  # noqa: C901 - one option after the other
     # Any, because the annotations of a dataclass hold nobody back.
     problem = ""
     if not isinstance(tool.name, str) or not NAME.fullmatch(tool.name):

@@ -181,7 +181,7 @@ def shown(raw: Schema) -> Schema:
     return schema
 
 
-def _plain(schema: Any, inline: Schema) -> Any:
+def _plain(schema: Any, inline: Schema) -> Any:  # noqa: C901 - one type after the other
     if isinstance(schema, list):
         return [_plain(part, inline) for part in schema]
     if not isinstance(schema, dict):

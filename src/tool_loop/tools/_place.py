@@ -146,7 +146,7 @@ def _check_new_name(spot: Place, path: str) -> None:
         raise invalid(f"a new file cannot have this name: {shown(path)}", "leave out what does not show as itself")
 
 
-def _walk(root: Root, path: bytes, held: list[tuple[int, bytes]]) -> Place:
+def _walk(root: Root, path: bytes, held: list[tuple[int, bytes]]) -> Place:  # noqa: C901 - one path, every way it ends
     """From name to name. What it opened is in `held`, for the caller to close. Raises OSError."""
     if len(path) >= MAX_PATH:
         raise _error(errno.ENAMETOOLONG)

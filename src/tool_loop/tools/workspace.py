@@ -126,7 +126,8 @@ class Root:
                 return self._error("permission_denied", f"permission denied: {name}", "")
             case number if number in _SPECIAL:
                 return self._error("invalid_argument", f"special file: {name}", "a FIFO, socket or device is not read")
-        return self._error("tool_failed", f"{error.strerror or 'input/output error'}: {name}", "")
+            case _:
+                return self._error("tool_failed", f"{error.strerror or 'input/output error'}: {name}", "")
 
     def _hint(self, path: str, want: Want) -> str:
         from ._hints import nearest  # only a wrong path pays for the search

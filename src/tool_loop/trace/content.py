@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tool_loop.redaction.scrub import scrub, scrubbed
-from tool_loop.transcript import AssistantMessage, Message, UserMessage
+from tool_loop.transcript import AssistantMessage, Message, ToolMessage, UserMessage
 
 if TYPE_CHECKING:
     from tool_loop.events import ModelReplied, RunEnded, ToolCall
@@ -64,8 +64,9 @@ def _message(message: Message) -> dict[str, Any]:
             return {"role": "user", "parts": [_text(text)]}
         case AssistantMessage(text=text, calls=calls):
             return {"role": "assistant", "parts": [*([_text(text)] if text else []), *map(_call, calls)]}
-    part = {"type": "tool_call_response", "id": message.call_id, "response": message.content}
-    return {"role": "tool", "parts": [part]}
+        case ToolMessage():
+            part = {"type": "tool_call_response", "id": message.call_id, "response": message.content}
+            return {"role": "tool", "parts": [part]}
 
 
 def _text(text: str) -> dict[str, Any]:

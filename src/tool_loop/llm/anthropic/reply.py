@@ -104,6 +104,8 @@ class MessagesReply:
                 self._stopped = True
             case kind if kind == "error" or body.get("error"):
                 raise self._failures.inside(body, tokens=self._tokens())
+            case _:
+                pass  # a ping, or an event of a later version
         return self._stopped
 
     def _block(self, body: dict[str, Json]) -> _Block:

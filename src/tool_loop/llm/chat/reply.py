@@ -105,7 +105,7 @@ class ChatReply:
 
     # --- one chunk --------------------------------------------------------------------------------
 
-    def _choice(self, body: dict[str, Json], named: str = "") -> dict[str, Json] | None:
+    def _choice(self, body: dict[str, Json], named: str = "") -> dict[str, Json] | None:  # noqa: C901 - one field after the other
         """Choice 0 of a chunk or a document, after a look at everything that stands beside it."""
         error = body.get("error")
         if error or named == "error":

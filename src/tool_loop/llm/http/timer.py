@@ -158,7 +158,8 @@ class Line:
                 return ProviderError(f"could not connect to {self.host} in time", kind="connection")
             case OSError():
                 return ProviderError(_not_connected(self.host, error), kind="connection")
-        return None
+            case _:
+                return None
 
 
 # --- words ----------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from .strike import Fault
 
-IDS: Final = "call ids that are missing, repeated, or not allowed elsewhere"
-FIELDS: Final = "missing, mistyped or unknown field"
+IDS: Final = "call_ids"
+FIELDS: Final = "invalid_arguments"
 
 
 def _first_call(name: str, failure: str, change: Callable[[ToolCall], ToolCall | None]) -> Fault:
@@ -38,9 +38,7 @@ def _first_call(name: str, failure: str, change: Callable[[ToolCall], ToolCall |
 
 def bad_json() -> Fault:
     """Arguments whose end is missing."""
-    return _first_call(
-        "bad_json", "arguments are not a JSON object", lambda call: replace(call, arguments=_torn(call.arguments))
-    )
+    return _first_call("bad_json", "bad_json", lambda call: replace(call, arguments=_torn(call.arguments)))
 
 
 def _torn(arguments: str) -> str:
@@ -105,7 +103,7 @@ def argument(name: str, value: Any, failure: str = "") -> Fault:
 
 def unknown_tool(name: str = "serach_files") -> Fault:
     """A call of a tool that there is not."""
-    return _first_call("unknown_tool", "unknown tool", lambda call: replace(call, name=name))
+    return _first_call("unknown_tool", "unknown_tool", lambda call: replace(call, name=name))
 
 
 def asks_for(*calls: ToolCall, failure: str = "") -> Fault:
@@ -154,7 +152,7 @@ def cut_by_length(*, whole: bool = False) -> Fault:
         shown = last if whole else replace(last, arguments=last.arguments[: len(last.arguments) // 2])
         return replace(reply, calls=(*before, shown), stop="length")
 
-    return _calls("cut_by_length", "reply cut at the output limit, with calls", cut)
+    return _calls("cut_by_length", "cut_off", cut)
 
 
 def call_as_text() -> Fault:
@@ -165,7 +163,7 @@ def call_as_text() -> Fault:
         text = f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}'
         return replace(reply, text=text, calls=(), stop="stop")
 
-    return _calls("call_as_text", "a call written as text", written)
+    return _calls("call_as_text", "call_as_text", written)
 
 
 def more_calls(count: int = 3) -> Fault:
@@ -187,5 +185,5 @@ def same_call() -> Fault:
             kept.append(reply)
         return replace(kept[0], usage=reply.usage) if kept else None
 
-    fault = _spoiled("same_call", "loop", "the same call with the same result", again)
+    fault = _spoiled("same_call", "loop", "repeated_call", again)
     return replace(fault, last_word=False)

@@ -44,9 +44,9 @@ INJECTORS: Final[dict[str, Callable[..., Fault]]] = {
     },
     **{name: getattr(call_faults, name) for name in _CALLS},
     **{name: getattr(run_faults, name) for name in _RUN},
-    "missing_file": lambda: argument("path", "no/such/file.md", "no such file or directory"),
-    "outside_path": lambda: argument("path", "../../etc/passwd", "path outside of the root"),
-    "broken_regex": lambda: argument("pattern", "class Store(", "regex does not compile"),
+    "missing_file": lambda: argument("path", "no/such/file.md", "no_such_file"),
+    "outside_path": lambda: argument("path", "../../etc/passwd", "outside_root"),
+    "broken_regex": lambda: argument("pattern", "class Store(", "bad_regex"),
     **{kind: lambda kind=kind: run_faults.tool_error(kind) for kind in _TOOL_KINDS},
     "no_matches": lambda: run_faults.returns("no matches"),
 }

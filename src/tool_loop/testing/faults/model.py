@@ -25,12 +25,12 @@ from .wire import FAULTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ASK_AGAIN: Final = "429, 408, 409, 425"
-SERVER: Final = "500, 502, 503, 504, 52x, 529"
-CONNECTION: Final = "refused, reset, name not found, TLS, time out"
-KEY: Final = "401, 403"
-NO_REPLY: Final = "200 with HTML, broken JSON, wrong gzip, no choices, an error object"
-CUT_STREAM: Final = "stream without its terminal event"
+ASK_AGAIN: Final = "rate_limit"
+SERVER: Final = "server_error"
+CONNECTION: Final = "connection"
+KEY: Final = "auth"
+NO_REPLY: Final = "not_a_reply"
+CUT_STREAM: Final = "cut_stream"
 
 # The finish reason that stands for a reply's `stop` on the wire.
 _FINISH: Final = {"tool_calls": "tool_calls", "length": "length", "content_filter": "content_filter"}
@@ -72,7 +72,7 @@ def rate_limit(retry_after: float | str | HttpDate | None = 1) -> Fault:
 
 def http_status(code: int, message: str = "") -> Fault:
     """Any other status, with the usual body."""
-    failure = next((row for row, codes in _ROWS if code in codes or str(code)[:2] in codes), "other 4xx, a redirect")
+    failure = next((row for row, codes in _ROWS if code in codes or str(code)[:2] in codes), "bad_request")
     return _refusal("http_status", failure, refusals.status(code, message))
 
 
@@ -80,8 +80,8 @@ _ROWS: Final[tuple[tuple[str, tuple[int | str, ...]], ...]] = (
     (ASK_AGAIN, (408, 409, 425, 429)),
     (SERVER, ("50", "52")),
     (KEY, (401, 403)),
-    ("404, unknown model or path", (404,)),
-    ("402, quota used up", (402,)),
+    ("not_found", (404,)),
+    ("quota", (402,)),
 )
 
 
@@ -112,41 +112,41 @@ def auth() -> Fault:
 
 def not_found() -> Fault:
     """404: no such model."""
-    return _refusal("not_found", "404, unknown model or path", refusals.not_found())
+    return _refusal("not_found", "not_found", refusals.not_found())
 
 
 def bad_request() -> Fault:
     """400 that no repeating cures."""
-    return _refusal("bad_request", "other 4xx, a redirect", refusals.bad_request())
+    return _refusal("bad_request", "bad_request", refusals.bad_request())
 
 
 def redirect() -> Fault:
     """307 to another origin."""
-    return _refusal("redirect", "other 4xx, a redirect", refusals.redirect())
+    return _refusal("redirect", "bad_request", refusals.redirect())
 
 
 def quota() -> Fault:
     """429 that no waiting cures: the account is empty."""
-    return _refusal("quota", "402, quota used up", refusals.quota())
+    return _refusal("quota", "quota", refusals.quota())
 
 
 def content_filter() -> Fault:
     """400: the prompt was stopped by the provider's filter."""
     text = "The request was stopped by the content management policy."
     behaviour = refusals.status(400, text, kind="content_filter", name="content_filter")
-    return _refusal("content_filter", "prompt or answer filtered", behaviour)
+    return _refusal("content_filter", "content_filter", behaviour)
 
 
 def context_length(window: int = 4096) -> Fault:
     """400: the conversation does not fit. `window` is what the server says it takes, in tokens."""
-    return _refusal("context_length", "context too long", refusals.context_length(window))
+    return _refusal("context_length", "context_length", refusals.context_length(window))
 
 
 def model_output() -> Fault:
     """400: the server could not read what its own model wrote."""
     text = "Failed to call a function. Please adjust your prompt."
     behaviour = refusals.status(400, text, kind="tool_use_failed", name="model_output")
-    return _refusal("model_output", "the server rejects its own model's call", behaviour, "protocol")
+    return _refusal("model_output", "model_output", behaviour, "protocol")
 
 
 # --- a wire that breaks ---------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def empty_reply() -> Fault:
         "empty_reply",
         "protocol",
         ("model",),
-        "empty reply",
+        "empty_reply",
         error=partial(_error, "empty_reply", "empty", 200),
         wire=lambda reply: said(replace(empty, usage=reply.usage)),
     )
@@ -265,7 +265,7 @@ def nameless_call() -> Fault:
         "nameless_call",
         "protocol",
         ("model",),
-        "call without a name",
+        "nameless_call",
         error=partial(_error, "nameless_call", "protocol", 200),
         wire=lambda reply: said(replace(reply, calls=nameless, stop="tool_calls")),
     )
@@ -276,7 +276,7 @@ def filtered_answer(text: str = "I cannot") -> Fault:
     return _spoiled(
         "filtered_answer",
         "transport",
-        "prompt or answer filtered",
+        "content_filter",
         lambda reply: replace(reply, text=text, calls=(), stop="content_filter"),
     )
 
@@ -286,14 +286,14 @@ def cut_thought() -> Fault:
     return _spoiled(
         "cut_thought",
         "protocol",
-        "a reply that was cut or filtered before it said anything",
+        "empty_answer",
         lambda reply: replace(reply, text="", calls=(), stop="length"),
     )
 
 
 def costly(tokens: int = 1_000_000) -> Fault:
     """A reply that took this many tokens."""
-    limits = "steps, tokens, money, calls or time used up"
+    limits = "limits_used_up"
     return _spoiled("costly", "loop", limits, lambda reply: replace(reply, usage=Usage(tokens, 10)))
 
 

@@ -28,19 +28,19 @@ from .wire import hang_before_headers
 _ANYWHERE: Final[tuple[Point, ...]] = ("model", "tool", "review", "append")
 _INF: Final = float("inf")
 
-DIED: Final = "the process died while it ran"
-WRITES: Final = "a write fails"
-DRIVEN: Final = "another process drives the run"
+DIED: Final = "outcome_unknown"
+WRITES: Final = "write_fails"
+DRIVEN: Final = "run_busy"
 
 # The row of the table in which a tool's failure of this kind stands.
 _KINDS: Final = {
-    "not_found": "no such file or directory",
-    "invalid_argument": "binary or special file",
-    "permission_denied": "permission denied",
-    "timed_out": "past its deadline",
-    "tool_failed": "the tool says no",
-    "limit_reached": "called more often than it may be",
-    "denied": "approval denied, expired or for something else",
+    "not_found": "no_such_file",
+    "invalid_argument": "special_file",
+    "permission_denied": "permission_denied",
+    "timed_out": "timed_out",
+    "tool_failed": "tool_failed",
+    "limit_reached": "limit_reached",
+    "denied": "denied",
 }
 
 
@@ -50,7 +50,7 @@ _KINDS: Final = {
 def crash(error: BaseException | type[BaseException] = RuntimeError, *, first: bool = False) -> Fault:
     """An exception nobody expected; with `first` after the function has done its work."""
     make = error if isinstance(error, type) else partial(_given, error)
-    return Fault("crash", "tool", ("tool", "review"), "the tool crashes", error=make, first=first)
+    return Fault("crash", "tool", ("tool", "review"), "tool_crashed", error=make, first=first)
 
 
 def _given(error: BaseException) -> BaseException:
@@ -61,12 +61,12 @@ def tool_error(kind: str = "tool_failed", message: str = "", hint: str = "", **f
     """The tool's author says no, with this kind: "not_found", "permission_denied", or one of their own."""
     text = message or TOOL_ERROR_KINDS.get(kind, "the tool says no")
     make = partial(ToolError, text, kind=kind, hint=hint, **fields)
-    return Fault("tool_error", "tool", ("tool",), _KINDS.get(kind, "the tool says no"), error=make)
+    return Fault("tool_error", "tool", ("tool",), _KINDS.get(kind, "tool_failed"), error=make)
 
 
 def returns(value: Any) -> Fault:
     """A value in place of the tool's, which is not run."""
-    return Fault("returns", "tool", ("tool",), "no matches", instead=partial(_same, value))
+    return Fault("returns", "tool", ("tool",), "no_matches", instead=partial(_same, value))
 
 
 def _same(value: Any) -> Any:
@@ -75,9 +75,7 @@ def _same(value: Any) -> Any:
 
 def returns_too_much(characters: int = 5_000_000) -> Fault:
     """A result that fits no window."""
-    return Fault(
-        "returns_too_much", "tool", ("tool",), "file, line or output too large", instead=partial(_much, characters)
-    )
+    return Fault("returns_too_much", "tool", ("tool",), "too_large", instead=partial(_much, characters))
 
 
 def _much(characters: int) -> str:
@@ -86,7 +84,7 @@ def _much(characters: int) -> str:
 
 # --- a person -------------------------------------------------------------------------------------
 
-_REFUSED: Final = "approval denied, expired or for something else"
+_REFUSED: Final = "denied"
 
 
 def denied(note: str = "not today") -> Fault:
@@ -105,17 +103,17 @@ def expired() -> Fault:
 
 def hang() -> Fault:
     """Nothing ever comes. A plain function lets its thread go after a minute, or at `Faults.release`."""
-    return Fault("hang", "tool", _ANYWHERE, "past its deadline", seconds=_INF, wire=lambda _: hang_before_headers())
+    return Fault("hang", "tool", _ANYWHERE, "timed_out", seconds=_INF, wire=lambda _: hang_before_headers())
 
 
 def slow(seconds: float = 30.0) -> Fault:
     """It takes so much longer."""
-    return Fault("slow", "loop", _ANYWHERE, "steps, tokens, money, calls or time used up", seconds=seconds)
+    return Fault("slow", "loop", _ANYWHERE, "limits_used_up", seconds=seconds)
 
 
 def cancel() -> Fault:
     """Somebody presses Ctrl-C at this moment. Needs `Faults.drive` around the run."""
-    return Fault("cancel", "loop", _ANYWHERE, "cancelled, Ctrl-C", then=lambda faults: faults.cancel())
+    return Fault("cancel", "loop", _ANYWHERE, "cancelled", then=lambda faults: faults.cancel())
 
 
 def die(*, first: bool = False) -> Fault:
@@ -165,11 +163,9 @@ def busy() -> Fault:
 
 def damaged() -> Fault:
     """A record in the middle of the run cannot be read."""
-    return _unwritten("damaged", "a damaged record", JournalDamaged, "record 2 is not JSON", ("open",))
+    return _unwritten("damaged", "journal_damaged", JournalDamaged, "record 2 is not JSON", ("open",))
 
 
 def poisoned() -> Fault:
     """The run has killed its process too often, and is parked."""
-    return _unwritten(
-        "poisoned", "the run keeps killing its process", RunPoisoned, "the run was taken over 3 times", ("open",)
-    )
+    return _unwritten("poisoned", "poisoned", RunPoisoned, "the run was taken over 3 times", ("open",))

@@ -225,7 +225,7 @@ def _saw(case: Case, events: Sequence[Event]) -> str:
     return "nothing"
 
 
-_NORMAL: Final = ("no matches", "file, line or output too large")
+_NORMAL: Final = ("no_matches", "too_large")
 
 
 def _message(result: ToolReturned) -> str:

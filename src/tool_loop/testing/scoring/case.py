@@ -58,7 +58,7 @@ class Case:
 
     @property
     def layer(self) -> Layer:
-        return next((row.layer for row in CATALOGUE if row.failure == self.failure), "clock")
+        return next((row.layer for row in CATALOGUE if row.id == self.failure), "clock")
 
     def missing(self, bench: Bench) -> str:
         """Why this agent cannot be tried with it, "" when it can."""

@@ -51,7 +51,7 @@ def _wrong_clock(faults: Faults, _call: ToolCall) -> object:
 
 # --- the cases ------------------------------------------------------------------------------------
 
-_FINAL: Final = "other 4xx, a redirect"
+_FINAL: Final = "bad_request"
 _BROKEN: Final = model.BROKEN
 
 TRANSPORT: Final[Sequence[Case]] = (
@@ -81,15 +81,15 @@ TRANSPORT: Final[Sequence[Case]] = (
     Case("not HTTP", model.CONNECTION, Second(_BROKEN["garbage"]), retried="protocol"),
     Case("401", model.KEY, Second(model.auth), ends="auth", core=True),
     Case("403", model.KEY, Second(lambda: model.http_status(403, "not yours")), ends="auth"),
-    Case("404, no such model", "404, unknown model or path", Second(model.not_found), ends="not_found"),
+    Case("404, no such model", "not_found", Second(model.not_found), ends="not_found"),
     Case("400", _FINAL, Second(model.bad_request), ends="bad_request"),
     Case("redirect", _FINAL, Second(model.redirect), ends="bad_request"),
-    Case("429, account empty", "402, quota used up", Second(model.quota), ends="quota"),
-    Case("402", "402, quota used up", Second(lambda: model.http_status(402, "pay first")), ends="quota"),
-    Case("prompt filtered", "prompt or answer filtered", Second(model.content_filter), ends="content_filter"),
-    Case("answer filtered", "prompt or answer filtered", Second(model.filtered_answer)),
-    Case("context overflow", "context too long", _overflow, core=True),
-    Case("context too small", "context too long", Second(model.context_length), ends="context_length"),
+    Case("429, account empty", "quota", Second(model.quota), ends="quota"),
+    Case("402", "quota", Second(lambda: model.http_status(402, "pay first")), ends="quota"),
+    Case("prompt filtered", "content_filter", Second(model.content_filter), ends="content_filter"),
+    Case("answer filtered", "content_filter", Second(model.filtered_answer)),
+    Case("context overflow", "context_length", _overflow, core=True),
+    Case("context too small", "context_length", Second(model.context_length), ends="context_length"),
     Case("200 with HTML", model.NO_REPLY, Second(_BROKEN["html"]), retried="protocol", core=True),
     Case("200 with broken JSON", model.NO_REPLY, Second(_BROKEN["truncated_json"]), retried="protocol"),
     Case("200 with an error in it", model.NO_REPLY, Second(_BROKEN["error_in_200"]), retried="server_error"),
@@ -99,7 +99,7 @@ TRANSPORT: Final[Sequence[Case]] = (
     Case("a body without end", model.NO_REPLY, Second(_BROKEN["infinite_body"]), retried="protocol"),
 )
 
-_CUT: Final = "reply cut at the output limit, with calls"
+_CUT: Final = "cut_off"
 
 PROTOCOL: Final[Sequence[Case]] = (
     Case(
@@ -111,10 +111,10 @@ PROTOCOL: Final[Sequence[Case]] = (
         "stream without its end", model.CUT_STREAM, Second(lambda: model.cut_stream("the last word")),
         retried="protocol",
     ),
-    Case("empty reply", "empty reply", Second(model.empty_reply), retried="empty", core=True),
-    Case("call without a name", "call without a name", first(model.nameless_call), retried="protocol", core=True),
+    Case("empty_reply", "empty_reply", Second(model.empty_reply), retried="empty", core=True),
+    Case("nameless_call", "nameless_call", first(model.nameless_call), retried="protocol", core=True),
     Case(
-        "call the server rejects", "the server rejects its own model's call", Second(model.model_output),
+        "call the server rejects", "model_output", Second(model.model_output),
         retried="model_output",
     ),
     Case("duplicate ids", calls.IDS, first(calls.duplicate_ids), core=True),
@@ -126,29 +126,29 @@ PROTOCOL: Final[Sequence[Case]] = (
     ),
     Case("cut by length, broken JSON", _CUT, first(calls.cut_by_length), told="cut_off", core=True),
     Case(
-        "cut before the first word", "a reply that was cut or filtered before it said anything",
+        "cut before the first word", "empty_answer",
         Second(model.cut_thought), ends="empty answer",
     ),
-    Case("call written as text", "a call written as text", first(calls.call_as_text)),
+    Case("call written as text", "call_as_text", first(calls.call_as_text)),
 )  # fmt: skip
 
-_BINARY: Final = "binary or special file"
-_LARGE: Final = "file, line or output too large"
+_BINARY: Final = "special_file"
+_LARGE: Final = "too_large"
 
 TOOL: Final[Sequence[Case]] = (
-    Case("malformed JSON", "arguments are not a JSON object", first(calls.bad_json), told="bad_json", core=True),
+    Case("malformed JSON", "bad_json", first(calls.bad_json), told="bad_json", core=True),
     Case("wrong type", calls.FIELDS, first(calls.wrong_type), told="invalid_arguments", needs=fields, core=True),
     Case(
         "missing field", calls.FIELDS, first(calls.missing_field), told="invalid_arguments", needs=required, core=True
     ),
     Case("unknown field", calls.FIELDS, first(calls.unknown_field), told="invalid_arguments"),
-    Case("unknown tool", "unknown tool", first(calls.unknown_tool), told="unknown_tool", core=True),
+    Case("unknown_tool", "unknown_tool", first(calls.unknown_tool), told="unknown_tool", core=True),
     Case(
-        "missing file", "no such file or directory", _ours("read_file", '{"path": "src/store.py"}'), told="not_found",
+        "missing file", "no_such_file", _ours("read_file", '{"path": "src/store.py"}'), told="not_found",
         needs=our_tools,
     ),
     Case(
-        "path out of the root", "path outside of the root", _ours("read_file", '{"path": "../../etc/passwd"}'),
+        "path out of the root", "outside_root", _ours("read_file", '{"path": "../../etc/passwd"}'),
         told="invalid_argument", needs=our_tools,
     ),
     Case(
@@ -156,40 +156,40 @@ TOOL: Final[Sequence[Case]] = (
     ),
     Case("named pipe", _BINARY, _ours("read_file", '{"path": "pipe"}'), told="invalid_argument", needs=our_tools),
     Case(
-        "broken regex", "regex does not compile", _ours("grep", '{"pattern": "class Store("}'), told="invalid_argument",
+        "broken regex", "bad_regex", _ours("grep", '{"pattern": "class Store("}'), told="invalid_argument",
         needs=our_tools, patience=5.0,
     ),
-    Case("no matches", "no matches", _ours("grep", '{"pattern": "unicorn"}'), needs=our_tools, patience=5.0),
+    Case("no_matches", "no_matches", _ours("grep", '{"pattern": "unicorn"}'), needs=our_tools, patience=5.0),
     Case("huge file", _LARGE, _ours("read_file", '{"path": "huge.log"}'), needs=our_tools),
     Case("result too large", _LARGE, in_tool(runs.returns_too_much)),
     Case(
-        "permission denied", "permission denied", in_tool(lambda: runs.tool_error("permission_denied")),
+        "permission_denied", "permission_denied", in_tool(lambda: runs.tool_error("permission_denied")),
         told="permission_denied",
     ),
-    Case("tool hangs", "past its deadline", in_tool(runs.hang), told="timed_out", role="async"),
-    Case("tool says no", "the tool says no", in_tool(runs.tool_error), told="tool_failed"),
-    Case("tool raises", "the tool crashes", in_tool(runs.crash), told="tool_crashed", core=True),
-    Case("one of three raises", "the tool crashes", _one_of_three, told="tool_crashed", core=True),
+    Case("tool hangs", "timed_out", in_tool(runs.hang), told="timed_out", role="async"),
+    Case("tool says no", "tool_failed", in_tool(runs.tool_error), told="tool_failed"),
+    Case("tool raises", "tool_crashed", in_tool(runs.crash), told="tool_crashed", core=True),
+    Case("one of three raises", "tool_crashed", _one_of_three, told="tool_crashed", core=True),
     Case(
         "killed after an effect", runs.DIED, in_tool(lambda: runs.die(first=True)), ends="died", told="outcome_unknown",
         role="once", scene=scenes.unattended,
     ),
     Case("killed while it read", runs.DIED, in_tool(runs.die), ends="died", role="async"),
     Case(
-        "approval denied", "approval denied, expired or for something else", _nothing, told="denied", role="gated",
+        "approval denied", "denied", _nothing, told="denied", role="gated",
         scene=scenes.denied,
     ),
     Case(
-        "called too often", "called more often than it may be", _nothing, told="limit_reached", role="async",
+        "called too often", "limit_reached", _nothing, told="limit_reached", role="async",
         model=insisting, limits=lambda limits, call: replace(limits, per_tool={call.name: 1}),
     ),
 )  # fmt: skip
 
-_SPENT: Final = "steps, tokens, money, calls or time used up"
+_SPENT: Final = "limits_used_up"
 
 LOOP: Final[Sequence[Case]] = (
     Case(
-        "the same call sixty times", "the same call with the same result", _nothing, ends="repeated call",
+        "the same call sixty times", "repeated_call", _nothing, ends="repeated call",
         model=obsessed, core=True,
     ),
     Case(
@@ -210,8 +210,8 @@ LOOP: Final[Sequence[Case]] = (
         "time used up", _SPENT, lambda f, _: f.at_step(1, runs.slow(60)).at_step(2, runs.slow(60)), ends="deadline",
         limits=lambda limits, _: replace(limits, seconds=100.0),
     ),
-    Case("Ctrl-C", "cancelled, Ctrl-C", Second(runs.cancel), ends="cancelled"),
-    Case("Ctrl-C in a tool", "cancelled, Ctrl-C", in_tool(runs.cancel), ends="cancelled", role="async"),
+    Case("Ctrl-C", "cancelled", Second(runs.cancel), ends="cancelled"),
+    Case("Ctrl-C in a tool", "cancelled", in_tool(runs.cancel), ends="cancelled", role="async"),
 )  # fmt: skip
 
 JOURNAL: Final[Sequence[Case]] = (
@@ -224,12 +224,12 @@ JOURNAL: Final[Sequence[Case]] = (
     ),
     Case("driven elsewhere", runs.DRIVEN, _nothing, ends="run_busy", scene=scenes.driven_elsewhere),
     Case("taken over while it slept", runs.DRIVEN, _nothing, ends="fenced", scene=scenes.taken_over),
-    Case("a record cut short", "a damaged record", Second(runs.die), ends="died", scene=scenes.torn_record),
+    Case("a record cut short", "journal_damaged", Second(runs.die), ends="died", scene=scenes.torn_record),
     Case(
-        "a record damaged", "a damaged record", Second(runs.die), ends="journal_damaged", scene=scenes.damaged_record
+        "a record damaged", "journal_damaged", Second(runs.die), ends="journal_damaged", scene=scenes.damaged_record
     ),
     Case(
-        "a run that kills its process", "the run keeps killing its process", _nothing, ends="poisoned",
+        "a run that kills its process", "poisoned", _nothing, ends="poisoned",
         scene=scenes.keeps_killing,
     ),
 )  # fmt: skip

@@ -56,7 +56,7 @@ def schema_words(part: Any) -> Iterator[tuple[str, Any]]:
             ) else schema_words(value)  # fmt: skip
 
 
-def complaint(body: dict[str, Any], kind: str) -> str:
+def complaint(body: dict[str, Any], kind: str) -> str:  # noqa: C901
     """What a server of this kind says against the tools of a request, in the words of the public reports."""
     shown = [one.get("function", one) for one in body["tools"]]
     for n, one in enumerate(shown):

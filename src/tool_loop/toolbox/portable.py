@@ -73,7 +73,7 @@ def _described(sent: dict[str, Any], words: Json, said: Sequence[str]) -> dict[s
 # --- plain and bare: only words that are known everywhere ------------------------------------------
 
 
-def _put(schema: Json, root: Json, kept: frozenset[str], seen: frozenset[str]) -> dict[str, Any]:
+def _put(schema: Json, root: Json, kept: frozenset[str], seen: frozenset[str]) -> dict[str, Any]:  # noqa: C901 - one word after the other
     """A part of a schema in the words of `kept`, the others said. `seen` are the references it is behind."""
     part, followed = _flat(schema, root)
     if followed & seen:
@@ -112,7 +112,7 @@ def _put_inside(key: str, value: Json, root: Json, kept: frozenset[str], seen: f
     return value
 
 
-def _flat(schema: Json, root: Json, before: frozenset[str] = frozenset()) -> tuple[dict[str, Any], frozenset[str]]:
+def _flat(schema: Json, root: Json, before: frozenset[str] = frozenset()) -> tuple[dict[str, Any], frozenset[str]]:  # noqa: C901
     """One level of a schema: what stands behind `$ref` and `allOf` is merged into it, and what may be
     chosen is one list, under `anyOf` or `enum`. With the references that were followed.
     """

@@ -111,8 +111,8 @@ PROTOCOL: Final[Sequence[Case]] = (
         "stream without its end", model.CUT_STREAM, Second(lambda: model.cut_stream("the last word")),
         retried="protocol",
     ),
-    Case("empty_reply", "empty_reply", Second(model.empty_reply), retried="empty", core=True),
-    Case("nameless_call", "nameless_call", first(model.nameless_call), retried="protocol", core=True),
+    Case("empty reply", "empty_reply", Second(model.empty_reply), retried="empty", core=True),
+    Case("call without a name", "nameless_call", first(model.nameless_call), retried="protocol", core=True),
     Case(
         "call the server rejects", "model_output", Second(model.model_output),
         retried="model_output",
@@ -142,7 +142,7 @@ TOOL: Final[Sequence[Case]] = (
         "missing field", calls.FIELDS, first(calls.missing_field), told="invalid_arguments", needs=required, core=True
     ),
     Case("unknown field", calls.FIELDS, first(calls.unknown_field), told="invalid_arguments"),
-    Case("unknown_tool", "unknown_tool", first(calls.unknown_tool), told="unknown_tool", core=True),
+    Case("unknown tool", "unknown_tool", first(calls.unknown_tool), told="unknown_tool", core=True),
     Case(
         "missing file", "no_such_file", _ours("read_file", '{"path": "src/store.py"}'), told="not_found",
         needs=our_tools,
@@ -159,12 +159,15 @@ TOOL: Final[Sequence[Case]] = (
         "broken regex", "bad_regex", _ours("grep", '{"pattern": "class Store("}'), told="invalid_argument",
         needs=our_tools, patience=5.0,
     ),
-    Case("no_matches", "no_matches", _ours("grep", '{"pattern": "unicorn"}'), needs=our_tools, patience=5.0),
+    Case("no matches", "no_matches", _ours("grep", '{"pattern": "unicorn"}'), needs=our_tools, patience=5.0),
     Case("huge file", _LARGE, _ours("read_file", '{"path": "huge.log"}'), needs=our_tools),
     Case("result too large", _LARGE, in_tool(runs.returns_too_much)),
     Case(
-        "permission_denied", "permission_denied", in_tool(lambda: runs.tool_error("permission_denied")),
+        "permission denied", "permission_denied", in_tool(lambda: runs.tool_error("permission_denied")),
         told="permission_denied",
+    ),
+    Case(
+        "sandbox fails", "sandbox_failed", in_tool(lambda: runs.tool_error("sandbox_failed")), told="sandbox_failed",
     ),
     Case("tool hangs", "timed_out", in_tool(runs.hang), told="timed_out", role="async"),
     Case("tool says no", "tool_failed", in_tool(runs.tool_error), told="tool_failed"),

@@ -77,7 +77,7 @@ class Session:
             )
             return asyncio.run(self._conduct(agent, begin, err, file))
 
-    async def _conduct(self, agent: Agent, begin: Begin, err: Terminal, file: AnswerFile | None) -> int:
+    async def _conduct(self, agent: Agent, begin: Begin, err: Terminal, file: AnswerFile | None) -> int:  # noqa: C901
         args, out = self.args, Terminal(sys.stdout)
         task = asyncio.current_task()
         assert task is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .api import Agent, run_agent
+    from .budget import Budget
     from .errors import (
         ConfigurationError,
         FatalError,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from .result import Result
     from .stream import Stream
     from .toolbox.registry import NotRun, Tool, ToolContext, ToolRegistry, tool
-    from .tools import calculator, coding_tools, workspace_tools
+    from .tools import calculator, workspace_tools
 
 _HOMES = {
     "Agent": "api",
@@ -75,6 +76,8 @@ _HOMES = {
     "ApprovalRequest": "events",
     "ApprovalRequested": "events",
     "Compacted": "events",
+    "Budget": "budget",
+    "BudgetSpent": "errors",
     "ConfigurationError": "errors",
     "Event": "events",
     "Example": "events",
@@ -134,7 +137,6 @@ _HOMES = {
     "Usage": "events",
     "UsageError": "errors",
     "calculator": "tools",
-    "coding_tools": "tools",
     "run_agent": "api",
     "tool": "toolbox.registry",
     "workspace_tools": "tools",
@@ -147,6 +149,8 @@ __all__ = [
     "ApprovalDecided",
     "ApprovalRequest",
     "ApprovalRequested",
+    "Budget",
+    "BudgetSpent",
     "Compacted",
     "ConfigurationError",
     "Event",
@@ -206,7 +210,6 @@ __all__ = [
     "Usage",
     "UsageError",
     "calculator",
-    "coding_tools",
     "run_agent",
     "tool",
     "workspace_tools",

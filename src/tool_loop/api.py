@@ -13,11 +13,12 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from .agent import Attempt
+from .budget import Budget, Budgeted
 from .errors import FatalError, UnknownRun, UsageError
-from .events import Event, Example, Notice, RunContinued, RunStarted, Signal
+from .events import Event, Example, Notice, RunContinued, RunStarted, Signal, Usage
 from .journal.memory import MemoryJournal
 from .limits import Limits
 from .llm.prices import Priced, Prices
@@ -27,6 +28,7 @@ from .loop.answers import Wanted
 from .loop.moves import Hold
 from .loop.notices import telling_undeclared
 from .loop.opening import Question, asked_again, follow_up, recorded_schema
+from .options import ResumeOptions, RunOptions, Subscriber
 from .ports import LLM, AnswerSpec, Emit, Journal, Reviewer, RunLog, Tools
 from .result import Result
 from .runtime.context import CURRENT, RunContext
@@ -34,8 +36,6 @@ from .state import State
 from .stream import Stream, streamed
 from .toolbox.registry import Approve, Tool, ToolRegistry
 from .transcript import DEFAULT_SYSTEM, answer_form
-
-Subscriber: TypeAlias = Callable[[Event | Signal], object]
 
 # How many ended runs an agent without a journal of its own remembers, for follow-up questions.
 REMEMBERED_RUNS = 100
@@ -45,30 +45,6 @@ DEFAULT_RETRY = RetryPolicy()
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-
-class ResumeOptions(TypedDict, total=False):
-    """What may be given with a run that is on record.
-
-    `on_event` sees each event and signal. `deps` is for its tools (`ToolContext.deps`), and never on record.
-    `limits` are in the place of the agent's.
-    """
-
-    on_event: Subscriber | None
-    deps: Any
-    limits: Limits | None
-
-
-class RunOptions(ResumeOptions, total=False):
-    """What changes from run to run. Beside the above: `run_id` names the run, `continue_run` is the one that
-    the question follows up on, `meta` is recorded beside the agent's, and `system` is the system prompt in
-    place of the agent's, as text or as a function of `deps` that is called once.
-    """
-
-    run_id: str | None
-    continue_run: str | None
-    meta: Mapping[str, object] | None
-    system: str | Callable[[Any], str] | None
 
 
 class Agent:
@@ -117,6 +93,7 @@ class Agent:
         self.meta = json.dumps(dict(meta or {}), ensure_ascii=False)
         self.check = check
         self._prices = prices
+        self._model = llm
 
     @overload
     async def run(self, question: str, *, answer: None = None, **options: Unpack[RunOptions]) -> Result[str]: ...
@@ -148,7 +125,7 @@ class Agent:
             question,
             follow_up=follows is not None,
             system=self._system(options),
-            meta=self._meta(options.get("meta")),
+            meta=self._meta(options.get("meta"), options.get("budget")),
             schema=json.dumps(form.schema, ensure_ascii=False) if form else "",
         )
         return await self._drive(follows or run_id or secrets.token_hex(6), asked, form, options)
@@ -206,13 +183,15 @@ class Agent:
         emit = self._emitter(run_id, options.get("on_event"))
         limits = options.get("limits")
         limits = self.limits if limits is None else _completed(limits, self.tools, self.llm, self._prices)
+        budget = options.get("budget")
+        llm = self.llm if budget is None else Budgeted(self.llm, budget, self._price_of(budget))
         token = CURRENT.set(RunContext(run_id, options.get("deps")))
         try:
             async with self.journal.open(run_id) as log:
                 opened = self._opening(run_id, log.state, question)
                 form = form or _form_on_record(opened, log.state)
                 wanted = Wanted(form, self.check) if form or self.check else None
-                attempt = Attempt(log, self.llm, self.tools, limits, emit, self.reviewer, wanted=wanted)
+                attempt = Attempt(log, llm, self.tools, limits, emit, self.reviewer, wanted=wanted)
                 if opened:
                     await attempt.record(opened)
                     if isinstance(opened, RunContinued) and opened.system is not None:
@@ -224,6 +203,8 @@ class Agent:
             raise
         finally:
             CURRENT.reset(token)
+            if budget is not None:
+                budget.release(run_id)
 
     def _opening(self, run_id: str, state: State, question: Question | None) -> RunStarted | RunContinued | None:
         """The event that opens this run or question, None when it is on record already."""
@@ -241,8 +222,18 @@ class Agent:
             system = f"{system}\n\n{answer_form(question.schema)}".lstrip("\n")
         return RunStarted(question.text, system, self.examples, question.meta, question.schema)
 
-    def _meta(self, more: Mapping[str, object] | None) -> str:
-        return json.dumps(json.loads(self.meta) | dict(more), ensure_ascii=False) if more else self.meta
+    def _meta(self, given: Mapping[str, object] | None, budget: Budget | None) -> str:
+        more = {**(given or {}), **({"budget": budget.name} if budget and budget.name else {})}
+        return json.dumps(json.loads(self.meta) | more, ensure_ascii=False) if more else self.meta
+
+    def _price_of(self, budget: Budget) -> Callable[[Usage], float | None] | None:
+        prices = self._prices
+        if prices is None:
+            if budget.usd is not None:
+                raise UsageError("Budget(usd=...) needs prices: Agent(..., prices=GenaiPrices()) or a PriceTable")
+            return None
+        model, origin = str(getattr(self._model, "model", "")), str(getattr(self._model, "origin", ""))
+        return lambda usage: prices.cost(model, origin, usage)
 
     def _system(self, options: RunOptions) -> str | None:
         system = options.get("system", self.system)

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .api import Agent, Subscriber
+from .api import Agent
 from .console.describe import full, outcome_line
 from .events import Event, ModelReplied, RunEnded, ToolCall, ToolReturned
 from .llm.scripted import ScriptedLLM, calls
+from .options import Subscriber
 from .result import Result
 from .tools import workspace_tools
 from .transcript import ToolMessage

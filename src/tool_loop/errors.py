@@ -6,6 +6,7 @@
     ├── InvalidAnswer          the run ended without an answer of the form that was asked for
     └── FatalError             ends this attempt, never the journal: mend the cause, then resume
         ├── ConfigurationError     no model, no endpoint, no key where one is needed
+        ├── BudgetSpent            a budget that several runs share has no more for this one
         ├── ProviderError          the model's server refused or failed; `kind` says how
         └── JournalError           the record could not be written or read
             ├── JournalDamaged         a record in the middle does not parse; names the record
@@ -84,11 +85,8 @@ class ToolError(ToolLoopError):
 
     `message` is shown to the model word for word, so it names the field and what was expected.
     `kind` is a short stable word (see `TOOL_ERROR_KINDS`), `hint` says what to try next, and
-    further keyword arguments become fields of the JSON the model reads. Set `untrusted` on it when it
-    quotes what strangers wrote and the tool's results do not.
+    further keyword arguments become fields of the JSON the model reads.
     """
-
-    untrusted = False
 
     def __init__(self, message: str, *, kind: str = "tool_failed", hint: str = "", **fields: Any) -> None:
         super().__init__(message)
@@ -126,6 +124,12 @@ class ConfigurationError(FatalError):
     """Something the person has to set is missing or contradicts itself; the message says what."""
 
     kind = "configuration"
+
+
+class BudgetSpent(FatalError):
+    """A request does not fit into the budget that the run shares; the loop ends the run as "budget"."""
+
+    kind = "budget"
 
 
 class ProviderError(FatalError):

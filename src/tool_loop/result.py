@@ -31,7 +31,7 @@ class Result(Generic[Value]):
     the two are the same.
 
     `reason` is "answered", the limit that stopped it ("step limit", "token budget", "money budget",
-    "tool call limit", "repeated call", "deadline", "empty answer", "invalid answer"), or "waiting" when a
+    "tool call limit", "repeated call", "deadline", "empty answer", "invalid answer", "budget"), or "waiting" when a
     person has to decide about the calls in `waiting`: then `answer` is empty and `Agent.resume(run_id)`
     goes on after they did.
     `cost` is in US dollars, None where a price is not known. `source` is "journal" when the model

@@ -14,12 +14,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from tool_loop.api import Agent, Subscriber
+from tool_loop.api import Agent
 from tool_loop.console.live import Live
 from tool_loop.console.tally import Tally
 from tool_loop.console.terminal import OutputLost, Terminal, one_line, safe
 from tool_loop.events import Event, Notice, Signal
 from tool_loop.journal.memory import MemoryJournal
+from tool_loop.options import Subscriber
 from tool_loop.result import Result
 
 from . import PIPE_CLOSED

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tool_loop import transcript as say
-from tool_loop.errors import ProviderError
+from tool_loop.errors import BudgetSpent, ProviderError
 from tool_loop.events import LimitReached
 
 from . import compaction
@@ -23,12 +23,12 @@ async def mended(attempt: Attempt, error: BaseException) -> bool:
     state = attempt.log.state
     if state.stopping:
         # The last word is asked for once. When the model gives none, the record tells what was found and why.
-        if not isinstance(error, ProviderError | TimeoutError):
+        if not isinstance(error, ProviderError | BudgetSpent | TimeoutError):
             return False
         await attempt.record(say.from_journal(state))
         return True
-    if isinstance(error, TimeoutError):
-        await attempt.record(LimitReached("deadline"))
+    if isinstance(error, TimeoutError | BudgetSpent):
+        await attempt.record(LimitReached("deadline" if isinstance(error, TimeoutError) else "budget"))
         return True
     if isinstance(error, ProviderError) and error.kind == "context_length" and not state.compacted:
         # Only the provider knows for sure how much it takes. Shorten once, and ask again; a second

@@ -29,9 +29,6 @@ FIELD: Final = "value"
 REFUSED: Final = "refused_answer"
 MISFIT: Final = "invalid_answer"
 
-# A fence around all of it is typography, and half of the local models write one. Nothing else is mended.
-_FENCED: Final = re.compile(r"\s*```(?:json|JSON)?[ \t]*\r?\n(.*)\n[ \t]*```\s*", re.DOTALL)
-
 
 class AnswerForm(Generic[T]):
     """The form of an answer. `wanted` is a pydantic model, a dataclass, a TypedDict, any other type that
@@ -83,8 +80,7 @@ class AnswerForm(Generic[T]):
         """The answer as it was wanted. Raises `ToolError` of kind `invalid_answer` naming each field that is
         wrong, or `refused_answer` when only a validator of the type's author objects.
         """
-        fenced = _FENCED.fullmatch(text)
-        body = (fenced[1] if fenced else text).strip() or '""'  # an empty answer is no object either
+        body = _unfenced(text.strip()) or '""'  # an empty answer is no object either
         try:
             return cast("T", self._of_object(parse_arguments(body), body))
         except ToolError as error:
@@ -118,6 +114,17 @@ class AnswerForm(Generic[T]):
             if all(one["type"] in ("value_error", "assertion_error") for one in found):
                 told.kind = REFUSED
             raise told from None
+
+
+def _unfenced(text: str) -> str:
+    """Without a fence around all of it: that is typography, and half of the local models write one.
+
+    Nothing else is mended.
+    """
+    head, line, rest = text.partition("\n")
+    if line and head.strip().lower() in ("```", "```json") and rest.endswith("```"):
+        return rest.removesuffix("```").strip()
+    return text
 
 
 def _name(title: Any) -> str:

@@ -87,7 +87,6 @@ class ToolRegistry:
         self._digests: dict[str, Any] = {}
         for item in tools:
             self._add(item if isinstance(item, Tool) else as_tool(item))
-        self._asks_people = approve != "never" or any(item.needs_approval for item in self)
 
     def _add(self, item: Tool) -> None:
         if item.name in self._tools:
@@ -264,7 +263,7 @@ class ToolRegistry:
             item = self._find(call.name)
             arguments = checked(item, call.arguments)
             # From here on the words may be the tool's own, also those of a failure.
-            limit, untrusted = item.max_result_chars, self._is_untrusted(item)
+            limit, untrusted = item.max_result_chars, item.untrusted
             if item.context_name is not None:
                 progress = Progress(call.id, emit, loop)
                 arguments[item.context_name] = context_of(call.id, key, mark, progress)
@@ -276,7 +275,6 @@ class ToolRegistry:
             # The one place where what a tool raises becomes a result. A cancel is no Exception and goes on.
             error = as_error(raised, item, started, deadline)
             content, kind = failure(error, limit), kind_of(error)
-            untrusted = untrusted or error.untrusted
         finally:
             # A thread that was given up on may still speak, to a run that has gone on or is over.
             if progress is not None:
@@ -304,13 +302,8 @@ class ToolRegistry:
             return None
         seconds = asyncio.get_running_loop().time() - started
         if isinstance(content, str):
-            return ToolReturned(call.id, content, None, seconds, untrusted=self._is_untrusted(item))
+            return ToolReturned(call.id, content, None, seconds, untrusted=item.untrusted)
         return None if content is None else False
-
-    def _is_untrusted(self, item: Tool) -> bool:
-        """Whether its results may hold the words of strangers. Where people give permissions, what does
-        not say counts as if: a permission must not be used by whoever wrote what the model reads."""
-        return self._asks_people if item.untrusted is None else item.untrusted
 
     def _find(self, name: str) -> Tool:
         item = self._tools.get(name)

@@ -33,6 +33,5 @@ calculator = Tool(
     },
     func=calc,
     effect="read",
-    untrusted=False,
     timeout_seconds=5.0,
 )

@@ -34,7 +34,7 @@ from .result import Result
 from .runtime.context import CURRENT, RunContext
 from .state import State
 from .stream import Stream, streamed
-from .toolbox.registry import Approve, Tool, ToolRegistry
+from .toolbox.registry import Approve, Tool, ToolRegistry, digests
 from .transcript import DEFAULT_SYSTEM, answer_form
 
 # How many ended runs an agent without a journal of its own remembers, for follow-up questions.
@@ -57,7 +57,8 @@ class Agent:
     sees every event and signal; what it raises is logged and ignored. `retry` is None to pass every failure
     of the model's server on at once.
     `prices` give replies their cost, which `Limits.usd` needs, and the window of a model they know.
-    `meta` is recorded with each run. `check` gets the final answer (typed where `run(answer=...)` asks for
+    `meta` is recorded with each run, and so is what drives it (as "driver"): this agent's `name`, its
+    endpoint, and its tools with a digest of each. `check` gets the final answer (typed where `run(answer=...)` asks for
     a type) and may raise `ToolError`: the model reads that and answers again, `Limits.answers` times at most.
     """
 
@@ -77,6 +78,7 @@ class Agent:
         prices: Prices | None = None,
         meta: Mapping[str, object] | None = None,
         check: Callable[[Any], object] | None = None,
+        name: str = "",
     ) -> None:
         model: LLM = Priced(llm, prices) if prices is not None else llm
         self.llm: LLM = Retrying(model, retry) if retry is not None else model
@@ -92,6 +94,8 @@ class Agent:
         self.on_event = on_event
         self.meta = json.dumps(dict(meta or {}), ensure_ascii=False)
         self.check = check
+        self.name = name
+        self.origin = str(getattr(llm, "origin", ""))
         self._prices = prices
         self._model = llm
 
@@ -220,7 +224,16 @@ class Agent:
         system = DEFAULT_SYSTEM if question.system is None else question.system
         if question.schema:
             system = f"{system}\n\n{answer_form(question.schema)}".lstrip("\n")
-        return RunStarted(question.text, system, self.examples, question.meta, question.schema)
+        return RunStarted(question.text, system, self.examples, self._driven(question.meta), question.schema)
+
+    def _driven(self, meta: str) -> str:
+        """With what drives the run: whoever finds its record later can tell whether it has the same tools."""
+        try:
+            own = json.loads(meta)
+        except ValueError:
+            return meta  # somebody set it to what it is not
+        driver = {"agent": self.name, "origin": self.origin, "tools": digests(self.tools)}
+        return json.dumps({**own, "driver": driver}, ensure_ascii=False) if isinstance(own, dict) else meta
 
     def _meta(self, given: Mapping[str, object] | None, budget: Budget | None) -> str:
         more = {**(given or {}), **({"budget": budget.name} if budget and budget.name else {})}

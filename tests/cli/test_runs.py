@@ -51,10 +51,11 @@ def waiting(cli: Cli, *calls: ToolCall) -> Ran:
 
 
 def resume(cli: Cli, *words: str) -> Ran:
-    """Go on with the last run; the server is a new one at another address."""
+    """Go on with the last run, with its tools; the server is a new one at another address."""
+    own = ["--tools", f"{cli.root}/mine.py:both"] if (cli.root / "mine.py").exists() else []
     with FaultServer([ok_chat("Done.")]) as server:
         cli.at(server)
-        return cli("resume", "--last", "--base-url", f"{server.url}/v1", *words)
+        return cli("resume", "--last", "--base-url", f"{server.url}/v1", *own, *words)
 
 
 # --- list and show --------------------------------------------------------------------------------------
@@ -278,7 +279,7 @@ def test_without_a_terminal_a_call_that_needs_an_approval_ends_the_process(cli: 
     assert ran.out == ""
     assert 'pay wants to run: Pay somebody.\n  amount: 3\n  to: "bob\\u202e"\n' in ran.err
     assert f"Allow it:  tool-loop approve {run_id} p1\nRefuse it: tool-loop deny {run_id} p1\n" in ran.err
-    assert ran.err.endswith(f"Then go on with: tool-loop resume {run_id}\n")
+    assert ran.err.endswith(f"Then go on with: tool-loop resume {run_id} --tools {cli.root}/mine.py:both\n")
     assert "step 1: list_dir" in ran.err  # what needs nobody has run
     assert not (cli.root / "paid").exists()
     assert cli.journal.runs()[0].state == "waiting"
@@ -325,7 +326,9 @@ def test_of_two_calls_one_is_named_and_the_other_still_waits(cli: Cli) -> None:
     assert "2 calls wait, say which: p1 (pay), p2 (tip)" in unclear.err
     assert f"no call 'p9' waits in run {run_id}" in wrong.err
     assert one.out.endswith("allowed: call p1\nstill waiting: p2 (tip)\n")
-    assert other.out.endswith(f"denied: call p2\ngo on with: tool-loop resume {run_id}\n")
+    assert other.out.endswith(
+        f"denied: call p2\ngo on with: tool-loop resume {run_id} --tools {cli.root}/mine.py:both\n"
+    )
     assert (unclear.code, wrong.code, one.code, other.code, twice.code) == (2, 2, 0, 0, 2)
 
 
@@ -445,25 +448,3 @@ def test_a_file_that_is_no_journal_is_said(cli: Cli) -> None:
 
     assert ran.code == 2
     assert "agent.py" in ran.err
-
-
-@pytest.mark.parametrize("spec", ["mine.py:both", "mine:both"])
-def test_a_resume_in_another_directory_runs_the_tools_of_the_run_and_none_that_lie_there(cli: Cli, spec: str) -> None:
-    """Where a run is resumed says nothing about whose program a file of that name is."""
-    (cli.root / "mine.py").write_text(TOOLS)
-    with FaultServer([looks(PAY)]) as server:
-        cli.at(server)
-        assert cli("ask", "pay bob", "--tools", spec).code == 6
-    assert cli("approve", "--last").code == 0
-    elsewhere = cli.root / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "mine.py").write_text(f"open({str(cli.root / 'harmed')!r}, 'w').close()\nboth = []\n")
-    sys.modules.pop("mine", None)
-
-    home, cli.root = cli.root, elsewhere
-    ran = resume(cli)
-
-    assert ran.code == 0, ran.err
-    assert not (home / "harmed").exists()
-    assert (elsewhere / "paid").read_text() == "3\n"
-    sys.modules.pop("mine", None)

@@ -13,8 +13,10 @@ from tool_loop.events import ToolCall
 from tool_loop.state import State
 
 from . import _options
+from ._driver import going_on
+from ._setup import parsed_meta, recorded_meta
 from ._shown import fits, screenful, shown_call, too_long
-from ._store import find_run, person, run_command, saved_runs
+from ._store import find_run, person, saved_runs
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -33,7 +35,8 @@ def decide(args: Namespace, *, allow: bool) -> int:
         args.run, args.call = None, args.run  # with --last the one word is the call
     with saved_runs(args) as journal:
         run_id = find_run(journal, args.run, last=args.last)
-        call = _meant(run_id, State.of(journal.events(run_id)), args.call)
+        events = journal.events(run_id)
+        call = _meant(run_id, State.of(events), args.call)
         _show(call, out, allow=allow, whole=getattr(args, "whole", False))
         expires = getattr(args, "expires", None)
         asyncio.run(
@@ -52,7 +55,7 @@ def decide(args: Namespace, *, allow: bool) -> int:
     if left:
         out.line(f"still waiting: {', '.join(one_line(f'{other.id} ({other.name})') for other in left)}")
     else:
-        out.line(f"go on with: {run_command('resume', run_id, args.journal)}")
+        out.line(f"go on with: {going_on(run_id, args.journal, parsed_meta(recorded_meta(events)))}")
     return 0
 
 

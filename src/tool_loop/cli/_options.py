@@ -60,16 +60,28 @@ def add_limits(parser: ArgumentParser) -> None:
 def add_tools(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("tools")
     group.add_argument("--root", metavar="DIR", help="the directory that can be read; default: this one")
+    add_own_tools(group)
     group.add_argument(
+        "--approve",
+        choices=POLICIES,
+        help='which calls a person has to allow; default "effects": all but those of tools that only read',
+    )
+
+
+def add_own_tools(parser: _ActionsContainer) -> None:
+    parser.add_argument(
         "--tools",
         action="append",
         metavar="MODULE:NAME",
         help="tools of your own: a Tool, a function or a list of them, in a module or FILE.py:NAME; can be repeated",
     )
-    group.add_argument(
-        "--approve",
-        choices=POLICIES,
-        help='which calls a person has to allow; default "effects": all but those of tools that only read',
+
+
+def add_agent(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--agent",
+        metavar="MODULE:NAME",
+        help="an Agent of your own, with its model and tools, or a function that makes one; or FILE.py:NAME",
     )
 
 

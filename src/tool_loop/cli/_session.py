@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tool_loop.api import Agent
@@ -25,16 +26,19 @@ from tool_loop.result import Result
 
 from . import PIPE_CLOSED
 from ._cost import pricing
+from ._driver import check_options, check_tools_said, compared, going_on, has_ended
 from ._failure import explain
 from ._interrupt import Interrupts
 from ._output import AnswerFile, JsonLines
+from ._programs import agent_of
 from ._review import TerminalReviewer, keyboard
-from ._setup import limits_of, llm_of, meta_of, tools_of
+from ._setup import ASK, limits_of, limits_said, llm_of, meta_of, recorded_meta, tools_of, with_recorded
 from ._shown import screenful, shown_call
-from ._store import person, run_command
+from ._store import is_ours, person, run_command
 
 if TYPE_CHECKING:
     from tool_loop.journal.sqlite import SqliteJournal
+    from tool_loop.ports import Reviewer, Tools
 
 Begin: TypeAlias = Callable[[Agent, Subscriber], Awaitable[Result]]
 
@@ -52,6 +56,32 @@ class Session:
     earlier: tuple[Event, ...] = ()
     notices: list[str] = field(default_factory=list)
     recorded: bool = False
+    meta: dict[str, object] = field(default_factory=dict)
+    own: Agent | None = field(init=False)
+    tools: Tools = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_options(self.args)
+        self.own = agent_of(self.args.agent) if self.args.agent else None
+        self.tools = self.own.tools if self.own else tools_of(self.args)
+
+    @classmethod
+    def of_saved(cls, args: Namespace, run_id: str, journal: SqliteJournal, *, asks_more: bool = False) -> Session:
+        """A session that goes on with a run, with nothing of it touched yet. Raises `UsageError` when this
+        command has not got what drives it."""
+        earlier = tuple(journal.events(run_id))
+        goes_on = asks_more or not has_ended(earlier)
+        check_options(args)
+        if not args.agent:
+            if goes_on:
+                check_tools_said(run_id, args, earlier)
+            ours = is_ours(args) or not goes_on
+            spoken = run_command("resume", run_id, args.journal)
+            args = with_recorded(args, recorded_meta(earlier), ours=ours, spoken=spoken)
+        session = cls(args, run_id, journal, earlier)
+        if goes_on:
+            session.notices += compared(run_id, earlier, session.tools, args)
+        return session
 
     def run(self, begin: Begin, system: str | None = None) -> int:
         """Drive it to its end and return the exit code. Raises what is wrong before it starts."""
@@ -64,19 +94,35 @@ class Session:
                 stack.callback(file.close)
             keys = stack.enter_context(keyboard())
             err = Terminal(sys.stderr, quiet_when_gone=True)
-            llm = llm_of(args, self.notices.append)
-            priced, prices = pricing(args, llm)
-            agent = Agent(
-                priced,
-                tools_of(args),
-                system=system,
-                limits=limits_of(args),
-                journal=self.journal,
-                reviewer=TerminalReviewer(err, keys, person()) if keys is not None else None,
-                prices=prices,
-                meta=meta_of(args, llm),
-            )
+            reviewer = TerminalReviewer(err, keys, person()) if keys is not None else None
+            agent = self._of_the_person(reviewer) if self.own else self._of_the_options(reviewer, system)
             return asyncio.run(self._conduct(agent, begin, err, file))
+
+    def _of_the_options(self, reviewer: Reviewer | None, system: str | None) -> Agent:
+        args = self.args
+        llm = llm_of(args, self.notices.append)
+        priced, prices = pricing(args, llm)
+        self.meta = meta_of(args, llm)
+        return Agent(
+            priced,
+            self.tools,
+            system=system,
+            limits=limits_of(args),
+            journal=self.journal,
+            reviewer=reviewer,
+            prices=prices,
+            meta=self.meta,
+            name=ASK,
+        )
+
+    def _of_the_person(self, reviewer: Reviewer | None) -> Agent:
+        """Their own agent, on this journal, with the limits that were given, asking at this terminal."""
+        assert self.own is not None
+        agent = copy.copy(self.own)
+        agent.journal = self.journal
+        agent.reviewer = reviewer or agent.reviewer
+        agent.limits = replace(agent.limits, **limits_said(self.args))
+        return agent
 
     async def _conduct(self, agent: Agent, begin: Begin, err: Terminal, file: AnswerFile | None) -> int:  # noqa: C901
         args, out = self.args, Terminal(sys.stdout)
@@ -102,7 +148,7 @@ class Session:
                 return interrupts.exit_code
             except Exception as error:
                 live.close()
-                return explain(error, self._command("resume") if self._resumable else "")
+                return explain(error, self._resume() if self._resumable else "")
         live.close()
         if result.waiting:
             return self._waiting(result, err)
@@ -137,12 +183,11 @@ class Session:
     def _command(self, name: str, *words: str) -> str:
         return run_command(name, self.run_id, self.args.journal, *words)
 
+    def _resume(self) -> str:
+        return going_on(self.run_id, self.args.journal, self.meta, self.args.agent)
+
     def _say_resume(self, err: Terminal) -> None:
-        err.line(
-            f"Interrupted. Resume with: {self._command('resume')}"
-            if self._resumable
-            else "Interrupted; nothing is saved."
-        )
+        err.line(f"Interrupted. Resume with: {self._resume()}" if self._resumable else "Interrupted; nothing is saved.")
 
     def _lost(self, error: OutputLost, answer: str, err: Terminal) -> int:
         """What was paid for is not lost with the output: say where it is, or else show it here."""
@@ -152,7 +197,7 @@ class Session:
         elif answer:
             err.line(f"The run is saved, with its answer; read it with: {self._command('show')}")
         else:
-            err.line(f"Nothing was lost; resume with: {self._command('resume')}")
+            err.line(f"Nothing was lost; resume with: {self._resume()}")
         return 1
 
     def _waiting(self, result: Result, err: Terminal) -> int:
@@ -166,7 +211,7 @@ class Session:
                 err.line(f"Allow it:  {self._command('approve', pending.call.id)}")
                 err.line(f"Refuse it: {self._command('deny', pending.call.id)}")
         if self._saved:
-            err.line(f"Then go on with: {self._command('resume')}")
+            err.line(f"Then go on with: {self._resume()}")
         else:
             err.line("The run is not saved, so nobody can decide later: leave out --no-save, or use --approve never.")
         return WAITING

@@ -20,6 +20,8 @@ from tool_loop.errors import ConfigurationError, UsageError
 from tool_loop.events import Event, RunStarted
 from tool_loop.limits import Limits
 
+from ._options import APIS, POLICIES
+
 if TYPE_CHECKING:
     from tool_loop.ports import LLM
     from tool_loop.toolbox.registry import Approve, ToolRegistry
@@ -41,25 +43,76 @@ _RECORDED: Final = (
     "root", "model", "base_url", "api", "dialect", "tools", "approve",
     "max_steps", "max_tokens", "max_usd", "timeout", "window",
 )  # fmt: skip
+_LIMITS: Final = {
+    "max_steps": "steps", "max_tokens": "tokens", "max_usd": "usd", "timeout": "seconds", "window": "window",
+}  # fmt: skip
+# The name of the agent that this command line is, as its runs record it.
+ASK: Final = "tool-loop ask"
 _SECRET: Final = re.compile(r"key|token|secret|sig|password|auth|code", re.IGNORECASE)
 
 
-def with_recorded(args: Namespace, meta: str) -> Namespace:
-    """The options, each that was not given taken from what the run recorded."""
-    try:
-        recorded = json.loads(meta)
-    except ValueError:
-        recorded = {}
+def with_recorded(args: Namespace, meta: str, *, ours: bool = True, spoken: str = "") -> Namespace:
+    """The options, each that was not given taken from what the run recorded; but never its tools, which are
+    programs: a record that somebody else wrote could name any.
+
+    `ours` says that the record lies where only this person writes. From any other it takes nothing that
+    gives it power: not the directory that is read, not the server that is told, no weaker policy, no wider
+    limits. Raises `UsageError` naming the option to give, in words about the command `spoken`.
+    """
+    recorded = parsed_meta(meta)
     filled = Namespace(**vars(args), url_from_record=False)
-    if getattr(args, "tools", None) is None and isinstance(recorded, dict):
-        # From where they were found when the run began. A file of that name in today's directory is
-        # somebody else's program, and `resume` must not run it.
-        filled.tools_dir = recorded.get("tools_dir", "")
     for name in _RECORDED:
-        if getattr(filled, name, None) is None and isinstance(recorded, dict):
-            setattr(filled, name, recorded.get(name))
-            filled.url_from_record |= name == "base_url" and filled.base_url is not None
+        if name == "tools" or getattr(filled, name, None) is not None:
+            continue
+        value = recorded.get(name)
+        if value is not None and not _fits(name, value):
+            value = None
+        if value is not None and not ours:
+            value = _harmless(name, value, spoken)
+        setattr(filled, name, value)
+        filled.url_from_record |= name == "base_url" and value is not None
     return filled
+
+
+def parsed_meta(meta: str) -> dict[str, Any]:
+    """What the run recorded when it was started; empty where that is nothing of ours."""
+    try:
+        value = json.loads(meta)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def recorded_tools(meta: Mapping[str, Any]) -> list[str]:
+    """The `--tools` a run was made with, to be named to a person and to nothing else."""
+    said = meta.get("tools")
+    return [spec for spec in said if isinstance(spec, str)] if isinstance(said, list) else []
+
+
+def _fits(name: str, value: object) -> bool:
+    if name in _LIMITS:
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+    if name in ("approve", "api"):
+        return value in (POLICIES if name == "approve" else APIS)
+    return isinstance(value, str)
+
+
+def _harmless(name: str, value: Any, spoken: str) -> Any:
+    """What may be taken of this from a record that anybody could have made."""
+    if name == "root" and os.path.realpath(value) != os.path.realpath("."):
+        raise UsageError(
+            f"the journal says that this run reads {value}. A journal given by name can be anybody's: "
+            f"{spoken} --root {value} reads that, --root . reads this directory"
+        )
+    if name == "base_url" and not configured_now(value):
+        raise UsageError(
+            f"the journal says that this run talks to {value}. A journal given by name can be anybody's: "
+            f"{spoken} --base-url {value} sends that server what the run reads"
+        )
+    if name in _LIMITS:
+        usual = getattr(Limits(), _LIMITS[name])
+        return value if value and (usual is None or value <= usual) else None
+    return None if value == "never" else value
 
 
 def limits_of(args: Namespace) -> Limits:
@@ -74,6 +127,12 @@ def limits_of(args: Namespace) -> Limits:
     )
 
 
+def limits_said(args: Namespace) -> dict[str, Any]:
+    """The limits that were given in this command, for an agent that has its own."""
+    given = {field: getattr(args, option) for option, field in _LIMITS.items()}
+    return {field: value or None for field, value in given.items() if value is not None}
+
+
 def _said(value: T | None, default: T | None) -> T | None:
     return default if value is None else value or None
 
@@ -83,63 +142,14 @@ def tools_of(args: Namespace) -> ToolRegistry:
     from tool_loop.toolbox.registry import ToolRegistry
     from tool_loop.tools import workspace_tools
 
+    from ._programs import own_tools
+
     root = args.root or "."
     approve: Approve = args.approve or "effects"
-    place = getattr(args, "tools_dir", None)
-    own = [tool for spec in args.tools or () for tool in own_tools(spec, place)]
+    own = [tool for spec in args.tools or () for tool in own_tools(spec)]
     # An approval holds for the directory it was given in, and for no other.
     scope = f"{os.path.realpath(root)} {approve}"
     return ToolRegistry([*workspace_tools(root), *own], approve=approve, scope=scope)
-
-
-def own_tools(spec: str, place: str | None = None) -> list[Any]:
-    """What `--tools module:name` (or `file.py:name`) names: a tool, a function, or several of them.
-
-    `place` is the directory it is looked for in; None is this one, and "" is one nobody knows any more.
-    """
-    if place == "":
-        raise UsageError(f"--tools {spec}: the run does not say where that was found; give --tools again")
-    found = named(spec, "--tools", place)
-    return list(found) if isinstance(found, list | tuple) else [found]
-
-
-def named(spec: str, option: str, base: str | None = None) -> Any:
-    """What `module:name` or `file.py:name` names, seen from `base`. Raises `UsageError` for what is not there."""
-    place, colon, name = spec.rpartition(":")
-    if not colon or not place or not name:
-        raise UsageError(f"{option} {spec!r} is not MODULE:NAME or FILE.py:NAME")
-    try:
-        base = base or str(Path.cwd())
-        module = _from_file(str(Path(base, place))) if place.endswith(".py") else _imported(place, base)
-    except Exception as error:  # whatever the person's own module does when it is imported
-        raise UsageError(f"{option} {spec}: {type(error).__name__}: {error}") from error
-    if not hasattr(module, name):
-        raise UsageError(f"{option} {spec}: there is no {name!r} in {place}")
-    return getattr(module, name)
-
-
-def _imported(name: str, base: str) -> object:
-    import sys
-    from importlib import import_module
-
-    # As `python -m` does, and as the person expects who named a module of the directory they are in.
-    # First of all, and not the directory of today: see `with_recorded`.
-    sys.path[:] = [base, *(entry for entry in sys.path if entry not in ("", base, str(Path.cwd())))]
-    return import_module(name)
-
-
-def _from_file(path: str) -> object:
-    import sys
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    # A name no other module has: two files may have the same one, or that of a package.
-    spec = spec_from_file_location(str(Path(path).resolve()), path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and pydantic look their module up there
-    spec.loader.exec_module(module)
-    return module
 
 
 def llm_of(args: Namespace, notice: Callable[[str], None], environ: Mapping[str, str] = os.environ) -> LLM:
@@ -150,7 +160,7 @@ def llm_of(args: Namespace, notice: Callable[[str], None], environ: Mapping[str,
 
     options: dict[str, Any] = {"stream": not args.no_stream}
     key = None
-    if getattr(args, "url_from_record", False) and not _configured_now(args.base_url, environ):
+    if getattr(args, "url_from_record", False) and not configured_now(args.base_url, environ):
         # The key of today's endpoint is not for the one the run was made with.
         key = ""
         if args.dialect == "messages":
@@ -160,7 +170,8 @@ def llm_of(args: Namespace, notice: Callable[[str], None], environ: Mapping[str,
     return pick_llm(args.model, args.base_url, key, api=args.api, **options)
 
 
-def _configured_now(url: str, environ: Mapping[str, str]) -> bool:
+def configured_now(url: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether today's environment names this server, or one at its address."""
     from tool_loop.llm.endpoint import origin_of
 
     return origin_of(url) in [origin_of(environ.get(name) or default) for name, default in (_OPENAI, _ANTHROPIC)]
@@ -171,7 +182,7 @@ def meta_of(args: Namespace, llm: LLM, environ: Mapping[str, str] = os.environ) 
     said = {name: getattr(args, name, None) for name in _RECORDED}
     said["root"] = os.path.abspath(getattr(args, "root", None) or ".")  # noqa: PTH100  links stay as the person wrote them
     if said["tools"]:
-        said["tools_dir"] = getattr(args, "tools_dir", None) or str(Path.cwd())
+        said["tools_dir"] = str(Path.cwd())
     said["model"] = getattr(llm, "model", args.model)
     said["dialect"] = str(getattr(llm, "origin", "")).partition(":")[0]
     name, default = _ANTHROPIC if said["dialect"] == "messages" else _OPENAI

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,12 +91,24 @@ def find_run(journal: SqliteJournal, run: str | None, *, last: bool) -> str:
     return found[0]
 
 
-def run_command(name: str, run_id: str, journal: str | None, *words: str) -> str:
+def run_command(name: str, run_id: str, journal: str | None, *words: str, options: Sequence[str] = ()) -> str:
     """A command about this run, ready to be pasted."""
     from shlex import join
 
     where = ["--journal", journal] if journal else []
-    return join(["tool-loop", name, run_id, *words, *where])
+    if any(word.startswith("-") for word in (run_id, *words)):  # an id may look like an option
+        return join(["tool-loop", name, *options, *where, "--", run_id, *words])
+    return join(["tool-loop", name, run_id, *words, *options, *where])
+
+
+def is_ours(args: Namespace) -> bool:
+    """Whether the journal lies where only this person writes; one that is given by name can be anybody's."""
+    if not args.journal:
+        return True
+    try:
+        return Path(args.journal).samefile(default_path())
+    except OSError:
+        return False
 
 
 def person() -> str:

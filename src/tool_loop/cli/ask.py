@@ -25,6 +25,7 @@ def register(subparsers: Any) -> None:
     keep = parser.add_mutually_exclusive_group()
     keep.add_argument("--no-save", action="store_true", help="do not keep the run")
     _options.add_journal(keep)
+    _options.add_agent(parser)
     _options.add_tools(parser)
     _options.add_model(parser)
     _options.add_limits(parser)
@@ -56,13 +57,11 @@ def _follow_up(args: Namespace, question: str) -> int:
     from tool_loop.errors import UsageError
 
     from ._session import Session
-    from ._setup import recorded_meta, with_recorded
     from ._store import find_run, saved_runs
 
     if args.no_save or args.system:
         raise UsageError("a follow-up belongs to a saved run, with the system prompt it began with")
     journal = saved_runs(args)
     run_id = find_run(journal, args.continue_run, last=args.last)
-    earlier = tuple(journal.events(run_id))
-    session = Session(with_recorded(args, recorded_meta(earlier)), run_id, journal, earlier)
+    session = Session.of_saved(args, run_id, journal, asks_more=True)
     return session.run(lambda agent, watch: agent.run(question, continue_run=run_id, on_event=watch))

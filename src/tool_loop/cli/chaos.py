@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from . import command
 
 if TYPE_CHECKING:
-    from tool_loop.api import Agent
     from tool_loop.console.terminal import Terminal
     from tool_loop.events import ToolCall
     from tool_loop.testing.scoring.bench import Bench
@@ -80,20 +79,16 @@ def _chosen(args: Namespace) -> Sequence[Case]:
 
 
 def _bench(args: Namespace) -> AbstractContextManager[Bench]:
-    from tool_loop.api import Agent
     from tool_loop.errors import UsageError
     from tool_loop.testing.scoring.bench import house_bench, own_bench
 
-    from ._setup import named
+    from ._programs import agent_of
 
     if not args.agent:
         if args.call or args.stand_ins:
             raise UsageError("--call and --stand-ins are about an agent of your own: give it with --agent")
         return house_bench()
-    found = named(args.agent, "--agent")
-    agent: Agent = found() if callable(found) else found
-    if not isinstance(agent, Agent):
-        raise UsageError(f"--agent {args.agent} is {type(agent).__name__}, not an Agent or a function that makes one")
+    agent = agent_of(args.agent)
     return nullcontext(own_bench(agent, _call(args.call), run_tools=not args.stand_ins))
 
 

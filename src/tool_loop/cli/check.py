@@ -26,6 +26,7 @@ def register(subparsers: Any) -> None:
     _options.add_which(parser)
     parser.add_argument("--all", action="store_true", help="every saved run")
     parser.add_argument("--agent", metavar="MODULE:NAME", help="the Agent the run belongs to, or what makes one")
+    _options.add_own_tools(parser)
     _options.add_journal(parser)
 
 

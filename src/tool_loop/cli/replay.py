@@ -34,6 +34,7 @@ def register(subparsers: Any) -> None:
     parser = command(subparsers, "replay", epilog=EPILOG)
     _options.add_which(parser)
     parser.add_argument("--agent", metavar="MODULE:NAME", help="the Agent the run belongs to, or what makes one")
+    _options.add_own_tools(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per difference")
     _options.add_limits(parser)
     _options.add_journal(parser)
@@ -63,24 +64,27 @@ def run(args: Namespace) -> int:
 
 def parts(args: Namespace, events: Sequence[Event], err: Terminal) -> tuple[Tools | None, Limits | None]:
     """Tools and limits of the run: those of --agent, or those it was made with; None where they are not at hand."""
+    from tool_loop.console.terminal import one_line
     from tool_loop.errors import ToolLoopError
 
-    from ._setup import limits_of, named, recorded_meta, tools_of, with_recorded
+    from ._programs import agent_of
+    from ._setup import limits_of, parsed_meta, recorded_meta, recorded_tools, tools_of, with_recorded
 
     if args.agent:
-        from tool_loop.api import Agent
-        from tool_loop.errors import UsageError
-
-        found = named(args.agent, "--agent")
-        agent = found() if callable(found) else found
-        if not isinstance(agent, Agent):
-            raise UsageError(f"--agent {args.agent} is {type(agent).__name__}, not an Agent or what makes one")
+        agent = agent_of(args.agent)
         return agent.tools, agent.limits
     meta = recorded_meta(events)
-    if "root" not in json.loads(meta or "{}"):
+    recorded = parsed_meta(meta)
+    if "root" not in recorded:
         err.line("this run was not made by tool-loop ask: tools and limits are taken from its record (or give --agent)")
         return None, None
     given = with_recorded(Namespace(**dict.fromkeys(_RECORDED) | vars(args)), meta)
+    if args.tools is None and (specs := recorded_tools(recorded)):
+        err.line(
+            f"it had tools of your own ({one_line(', '.join(specs))}): the record answers for them, unless --tools "
+            "names them"
+        )
+        return None, limits_of(given)
     try:
         tools: Tools | None = tools_of(given)
     except ToolLoopError as error:

@@ -15,6 +15,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--unpark", action="store_true", help="a run that was parked because its process kept dying: try it again"
     )
+    _options.add_agent(parser)
     _options.add_tools(parser)
     _options.add_model(parser)
     _options.add_limits(parser)
@@ -23,13 +24,11 @@ def register(subparsers: Any) -> None:
 
 def run(args: Namespace) -> int:
     from ._session import Session
-    from ._setup import recorded_meta, with_recorded
     from ._store import find_run, saved_runs
 
     journal = saved_runs(args)
     run_id = find_run(journal, args.run, last=args.last)
-    earlier = tuple(journal.events(run_id))
+    session = Session.of_saved(args, run_id, journal)
     if args.unpark:
         journal.unpark(run_id)
-    session = Session(with_recorded(args, recorded_meta(earlier)), run_id, journal, earlier)
     return session.run(lambda agent, watch: agent.resume(run_id, on_event=watch))

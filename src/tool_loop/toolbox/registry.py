@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.events import Event, Signal, ToolCall, ToolReturned
-from tool_loop.ports import Effect, Emit, Preview, ToolSpec
+from tool_loop.ports import Effect, Emit, Preview, Tools, ToolSpec
 from tool_loop.runtime.context import CURRENT, NO_RUN, RunContext
 
 from .call import as_error, as_text, canonical, checked, parse_arguments, perform, ready
@@ -319,6 +319,13 @@ def _is_there(item: Tool, run: RunContext) -> bool:
         # Like a lock: one that is broken is shut.
         logger.exception("the condition of tool %s failed, so this run does not have it", item.name)
         return False
+
+
+def digests(tools: Tools) -> dict[str, str]:
+    """Each tool by its name, with a digest of its definition, scope and policy: what every approval of its
+    calls is bound to."""
+    nothing = (Preview(),) if hasattr(tools, "preview") else ()
+    return {spec.name: tools.fingerprint(ToolCall("", spec.name), *nothing)[:16] for spec in tools.specs()}
 
 
 def _is_ours(func: Callable[..., Any]) -> bool:

@@ -34,6 +34,7 @@ def test_all_is_well(cli: Cli) -> None:
     assert said["runs"].startswith("none yet; they will be saved in ")
     assert "ripgrep" in said["grep uses"] or "Python" in said["grep uses"]
     assert said["httptools"].endswith("(the network)")
+    assert said["commands run in"].startswith(("bubblewrap (", "Landlock and seccomp", "nothing, and so not at all: "))
     assert len(asked["tools"]) == 1
 
 

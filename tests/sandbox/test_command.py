@@ -14,12 +14,12 @@ import pytest
 
 from tests.sandbox.test_walls import chosen
 from tool_loop.errors import ToolError, UsageError
-from tool_loop.sandbox import Box, CommandLimits, Outcome, Sandbox, Stop, run
+from tool_loop.sandbox import Box, CommandLimits, Outcome, Sandbox, Stop, cgroup, run, usage
 from tool_loop.sandbox.capture import Capture
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
 
-MARK = "tool_loop_command_left_behind"
+MARK = f"tool_loop_command_left_behind_{os.getpid()}"  # other workers have their own
 
 
 @pytest.fixture(params=["bwrap", "landlock", "none"])
@@ -363,6 +363,43 @@ def test_processes_have_an_end(sandbox: Sandbox, tmp_path: Path) -> None:
 
     assert outcome.why == "processes" or outcome.peak_processes <= 32
     assert outcome.why != "timed_out" or outcome.peak_processes <= 32
+
+
+# Ends by itself: some 1,000 processes where nothing holds it.
+BOMB = "bomb() { [ $1 -gt 0 ] && { bomb $(($1-1)) & bomb $(($1-1)) & }; sleep 3; }; bomb 8"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("counted", [True, False], ids=["by the kernel", "by us"])
+@pytest.mark.parametrize("name", ["bwrap", "landlock"])
+def test_a_fork_bomb_is_held(name: str, counted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not counted:
+        monkeypatch.setattr(cgroup, "made", lambda most: None)
+    box = Box(tmp_path, chosen(name), limits=CommandLimits(processes=100))
+    before = usage.all_tasks()
+
+    outcome = bash(box, f"{BOMB} # {MARK}", seconds=20)
+
+    assert outcome.peak_processes <= 102 or (outcome.why == "processes" and outcome.seconds < 5)
+    assert left(MARK) == []
+    assert usage.all_tasks() < before + 100
+
+
+def test_root_is_counted_in_a_group_that_is_gone_afterwards() -> None:
+    group = cgroup.made(5)
+    if group is None:
+        pytest.skip("not root, or no control groups here")
+
+    many = ["sh", "-c", "read go; for i in 1 2 3 4 5 6 7 8; do sleep 20 2>/dev/null & done; wait"]
+    with subprocess.Popen(many, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as held:
+        group.add(held.pid)
+        _, said = held.communicate("go\n", timeout=10)
+    started = len(Path(group.members).read_text().split())
+    group.close()
+
+    assert "fork" in said
+    assert started == 4
+    assert not Path(group.members).exists()
 
 
 def test_limits_say_what_is_wrong_with_them() -> None:

@@ -34,6 +34,7 @@ def run(args: Namespace) -> int:
 
     out = Terminal(sys.stdout)
     _about_this_machine(out)
+    _about_commands(out)
     _about_runs(args, out)
     llm = _about_the_model(args, out)
     return asyncio.run(_about_the_endpoint(llm, out, stream=not args.no_stream))
@@ -64,6 +65,15 @@ def _about_this_machine(out: Terminal) -> None:
         _say(out, "grep uses", str(search_engine()))
     except UsageError as error:
         _say(out, "grep uses", f"nothing: {error}")
+
+
+def _about_commands(out: Terminal) -> None:
+    from tool_loop.sandbox import SandboxUnavailable, choose
+
+    try:
+        _say(out, "commands run in", str(choose()))
+    except SandboxUnavailable as error:
+        _say(out, "commands run in", f"nothing, and so not at all: {error}")
 
 
 def _about_runs(args: Namespace, out: Terminal) -> None:

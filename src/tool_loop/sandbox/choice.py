@@ -22,13 +22,16 @@ Wanted: TypeAlias = Literal["auto", "bwrap", "landlock", "none"]
 _TRIAL_SECONDS: Final = 20.0
 
 # What must work and what must not, in words of any shell. Nothing here does harm where a wall is
-# missing: signal 0 only asks, and what is written outside is an empty file in a directory of ours.
+# missing: signal 0 only asks, and what is written outside is an empty file in a directory of ours. Where
+# processes have a namespace of their own, our number may be that of one of them, and says nothing.
 _TRIAL: Final = """
 echo in > written || { echo 'the workspace cannot be written'; exit 1; }
 if (echo out > "$1/escaped") 2>/dev/null; then echo 'files outside of the workspace can be written'; exit 1; fi
 if (cat "$1/secret") >/dev/null 2>&1; then echo 'files outside of the workspace can be read'; exit 1; fi
-if (cat "/proc/$2/environ") >/dev/null 2>&1; then echo 'the variables of other processes can be read'; exit 1; fi
-if kill -0 "$2" 2>/dev/null; then echo 'processes outside can be signalled'; exit 1; fi
+if [ "$(readlink /proc/self/ns/pid)" = "$3" ]; then
+  if (cat "/proc/$2/environ") >/dev/null 2>&1; then echo 'the variables of other processes can be read'; exit 1; fi
+  if kill -0 "$2" 2>/dev/null; then echo 'processes outside can be signalled'; exit 1; fi
+elif [ "$4" = landlock ]; then echo 'its processes have other numbers'; exit 1; fi
 echo held
 """
 
@@ -145,7 +148,8 @@ def _tried(sandbox: Sandbox) -> str:
         box = None
         try:
             box = Box(f"{place}/workspace", sandbox)
-            argv = ["/bin/sh", "-c", _TRIAL, "trial", f"{place}/outside", str(os.getpid())]
+            namespace = os.readlink("/proc/self/ns/pid")
+            argv = ["/bin/sh", "-c", _TRIAL, "trial", f"{place}/outside", str(os.getpid()), namespace, sandbox.name]
             outcome = run(box, argv, seconds=_TRIAL_SECONDS)
         except (ToolError, UsageError, OSError) as error:
             return str(error)

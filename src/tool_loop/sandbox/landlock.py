@@ -28,13 +28,17 @@ _START = (
 _WRITABLE = ("/dev/null", "/dev/full", "/dev/zero")
 
 
-def arguments(box: Box, cwd: str, *, network: bool, status: int) -> list[str]:
-    """The launcher, up to the command; it says on the descriptor `status` how it went."""
+def arguments(box: Box, cwd: str, *, network: bool, status: int, members: str = "") -> list[str]:
+    """The launcher, up to the command; it says on the descriptor `status` how it went.
+
+    `members` is the file through which it joins a control group, if it is to.
+    """
     confined = box.sandbox.name == "landlock"
     job: dict[str, Any] = {
         "status": status,
         "parent": os.getpid(),
         "cwd": cwd,
+        "members": members,
         "confined": confined,
         "network": network,
         "limits": limits(box),

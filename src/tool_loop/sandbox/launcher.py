@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from itertools import count
 from typing import Any, NoReturn
 
 from . import kernel
@@ -32,6 +33,9 @@ def main() -> NoReturn:
     if os.getppid() != job["parent"]:
         os._exit(_TERMINATED)  # it died before it could be watched
     kernel.adopt_orphans()
+    job["priority"] = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(OSError):  # only root may: and only root's commands can be more than fit the machine
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
     status: int = job["status"]
     os.set_inheritable(status, False)
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -64,6 +68,11 @@ def _become(job: dict[str, Any], argv: list[str], status: int, launcher: socket.
     try:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, job["priority"])
+        if job["members"]:
+            with open(job["members"], "w", encoding="ascii") as members:
+                members.write("0\n")
         kernel.die_with_parent(signal.SIGKILL)
         for name, value in job["limits"].items():
             _limit(getattr(resource, name), value)
@@ -134,23 +143,25 @@ def _buried(command: int) -> int | None:
 def _end(group: int) -> None:
     """Kill what is left, again until nothing is: one that dies hands us its own children.
 
-    The group first, at once: what forks faster than it can be counted is one of it, as a rule.
+    The group first, which the kernel kills as one, those that are just being born too: what forks
+    faster than it can be counted is one of it, as a rule. Who has left it is found among our children,
+    and from time to time among theirs.
     """
-    while True:
+    for again in count():
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-        for process in _descendants():
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+            for process in _descendants(deep=again % 8 == 7):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, signal.SIGKILL)
             time.sleep(0.001)
             continue
         return
 
 
-def _descendants() -> list[int]:
+def _descendants(*, deep: bool) -> list[int]:
     todo, found = [os.getpid()], []
     while todo:
         process = todo.pop()
@@ -159,7 +170,7 @@ def _descendants() -> list[int]:
                 with open(f"/proc/{process}/task/{task}/children", encoding="ascii") as file:
                     children = [int(child) for child in file.read().split()]
                 found += children
-                todo += children
+                todo += children if deep else []
     return found
 
 

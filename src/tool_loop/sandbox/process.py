@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from tool_loop.errors import ToolError
 
-from . import bwrap, landlock, syscalls
+from . import bwrap, cgroup, landlock, syscalls
 from .box import Box
 
 _SET_UP_SECONDS: Final = 15.0
@@ -71,6 +71,7 @@ class _Bubblewrapped:
     def __init__(self, box: Box, argv: Sequence[str], cwd: str, *, network: bool, mounts: Sequence[str]) -> None:
         self._first = -1  # the first process of the namespace: with it all others are gone
         self._argv = argv
+        self._group = cgroup.made(box.limits.processes)
         with ExitStack() as started, ExitStack() as failed:
             self.output, written = _pipe(failed, started)
             info, info_written = _pipe(failed, started)
@@ -99,6 +100,8 @@ class _Bubblewrapped:
         try:
             child = _child(info)
             self._first = os.pidfd_open(child)
+            if self._group:
+                self._group.add(child)
             for name, value in landlock.limits(box).items():
                 resource.prlimit(child, getattr(resource, name), (value, value))
             os.write(unblock, b"x")
@@ -125,6 +128,8 @@ class _Bubblewrapped:
             poll.poll(_GONE_SECONDS * 1000)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GONE_SECONDS)
+        if self._group:
+            self._group.close()
 
     def ending(self, begins: bytes) -> Ending:
         code = self._process.returncode
@@ -142,10 +147,12 @@ class _Bubblewrapped:
 class _Launched:
     def __init__(self, box: Box, argv: Sequence[str], cwd: str, *, network: bool) -> None:
         self._argv = argv
+        self._group = cgroup.made(box.limits.processes)
+        members = self._group.members if self._group else ""
         with ExitStack() as started, ExitStack() as failed:
             self.output, written = _pipe(failed, started)
             self._status, said = _pipe(failed, started)
-            full = [*landlock.arguments(box, cwd, network=network, status=said), *argv]
+            full = [*landlock.arguments(box, cwd, network=network, status=said, members=members), *argv]
             self._process = _popen(
                 full, stdin=subprocess.DEVNULL, stdout=written, env=box.environment(), pass_fds=[said]
             )
@@ -165,6 +172,8 @@ class _Launched:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
+        if self._group:
+            self._group.close()
 
     def ending(self, begins: bytes) -> Ending:
         os.set_blocking(self._status, False)

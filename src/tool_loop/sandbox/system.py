@@ -67,9 +67,12 @@ def beneath(path: str, top: str) -> bool:
 
 
 def readable(named: Iterable[str], root: str) -> list[str]:
-    """What is shown besides the system: where our Python lives, and what the operator named."""
+    """What is shown besides the system: where our Python and this package live, and what the operator named.
+
+    The package is elsewhere where it is being worked on, and a pytest that finds its plugin has to load it.
+    """
     home = os.path.realpath(os.path.expanduser("~"))
-    own = [os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)]
+    own = [os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[2])]
     # A prefix that holds the home directory would show it; such a Python is then not there.
     own = [path for path in own if not beneath(home, path)]
     found = {path for path in (*map(os.path.realpath, named), *own) if os.path.exists(path)}

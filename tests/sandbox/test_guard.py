@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.test_walls import chosen
-from tool_loop.errors import ToolError, UsageError
-from tool_loop.sandbox import Box, Outcome, Sandbox, guard as guards, run
+from tool_loop.errors import ToolError
+from tool_loop.sandbox import Box, Outcome, Sandbox, SandboxUnavailable, guard as guards, run
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
 
@@ -307,7 +307,7 @@ def test_the_program_itself_is_not_changed(tmp_path: Path, monkeypatch: pytest.M
     (venv / "lib/code.py").write_text("before")
     monkeypatch.setattr(sys, "prefix", str(venv))
 
-    with pytest.raises(UsageError, match="inside the workspace"):
+    with pytest.raises(SandboxUnavailable, match="inside the workspace"):
         Box(tmp_path, chosen("landlock"))
     bash(
         Box(tmp_path, chosen("bwrap")), "echo x > .venv/lib/code.py; echo x > .venv/lib/new; mv .venv away; rm -rf away"

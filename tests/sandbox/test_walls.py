@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox import attacks
-from tool_loop.errors import UsageError
-from tool_loop.sandbox import Box, Sandbox, SandboxUnavailable, choose, imports_from, run
+from tool_loop.cli._failure import exit_code
+from tool_loop.errors import ConfigurationError, UsageError
+from tool_loop.sandbox import Box, Sandbox, SandboxUnavailable, choice, choose, imports_from, run
 from tool_loop.sandbox.choice import find_bubblewrap
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
@@ -123,6 +124,45 @@ def test_the_sandbox_says_what_it_is_and_why(sandbox: Sandbox) -> None:
     assert sandbox.name in ("bwrap", "landlock")
     assert sandbox.why == ""
     assert str(sandbox)
+
+
+def test_landlock_is_chosen_where_user_namespaces_are_forbidden_and_says_why() -> None:
+    chosen("landlock")
+    code = "from tool_loop.sandbox import choose; s = choose(); print(s.name); print(s.why)"
+    # In a namespace of its own, which may have none below it.
+    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    nested = ["unshare", "-Ur", "sh", "-c", forbid, "sh", sys.executable, "-c", code]
+
+    done = subprocess.run(nested, capture_output=True, text=True, check=False, timeout=60)
+    if "unshare" in done.stderr:
+        pytest.skip("no user namespace to forbid them in")
+
+    name, why = done.stdout.splitlines()
+    assert name == "landlock"
+    assert why.startswith("bubblewrap does not work: ")
+
+
+def test_a_sandbox_works_for_the_first_process_of_a_container() -> None:
+    chosen("bwrap")
+    code = "from tool_loop.sandbox import choose; import os; print(os.getpid(), choose().name)"
+    contained = ["unshare", "-Urpf", "--mount-proc", sys.executable, "-c", code]
+
+    done = subprocess.run(contained, capture_output=True, text=True, check=False, timeout=60)
+    if "unshare" in done.stderr:
+        pytest.skip("no namespaces here")
+
+    assert done.stdout.split() in (["1", "bwrap"], ["1", "landlock"])
+
+
+def test_without_any_sandbox_it_is_refused_with_every_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(choice._ATTEMPTS, "bwrap", lambda: (None, "bubblewrap is not installed"))
+    monkeypatch.setitem(choice._ATTEMPTS, "landlock", lambda: (None, "Landlock has ABI 3"))
+
+    with pytest.raises(ConfigurationError, match="bubblewrap is not installed; Landlock has ABI 3"):
+        choose()
+    with pytest.raises(SandboxUnavailable, match=r"works here: Landlock has ABI 3\."):
+        choose("landlock")
+    assert exit_code(SandboxUnavailable("x")) == 3
 
 
 def test_none_is_only_chosen_by_its_name() -> None:

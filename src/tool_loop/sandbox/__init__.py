@@ -7,6 +7,14 @@ used where it works, else Landlock and seccomp through ctypes. Importing this lo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .box import Box, imports_from
+    from .choice import Sandbox, SandboxUnavailable, choose
+    from .command import Outcome, Stop, run
+    from .limits import CommandLimits
+
 __all__ = ["Box", "CommandLimits", "Outcome", "Sandbox", "SandboxUnavailable", "Stop", "choose", "imports_from", "run"]
 
 _HOMES = {

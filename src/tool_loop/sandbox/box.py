@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 from tool_loop.errors import UsageError
 
 from . import system
-from .choice import Sandbox
+from .choice import Sandbox, SandboxUnavailable
 from .guard import Guard
 from .limits import CommandLimits
 
@@ -37,7 +37,8 @@ class Box:
     they may do beyond that: "git" (write what a commit writes below `.git`; what decides which code git
     runs stays as it is) and "network". `env` are further variables.
 
-    Raises UsageError for a workspace that cannot be one, and for names in `read` that are no paths.
+    Raises UsageError for a workspace that cannot be one, and for names in `read` that are no paths;
+    SandboxUnavailable where Landlock would have to protect the very program that runs this.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class Box:
         self.close = weakref.finalize(self, _closed, self.home, self.descriptor)
         self.guard = Guard(self.root, git="git" in self.allow, own=self.own)
         if sandbox.name == "landlock" and self.own:
-            raise UsageError(
-                f"the Python that runs this is inside the workspace ({self.own[0]}), where a command could change it; "
-                "install tool-loop outside of it (pipx, uv tool), or install bubblewrap"
+            raise SandboxUnavailable(
+                f"the Python that runs this is inside the workspace ({self.own[0]}), and Landlock cannot keep commands "
+                "from changing it; install tool-loop outside of it (pipx, uv tool), or bubblewrap"
             )
 
     @property

@@ -2,7 +2,7 @@
 
 Landlock does not know these: a command behind it could open a private key to everybody with chmod, or
 date back a file outside of the workspace. So the filter hands them to the launcher, which looks where
-the file is and, if the command may write there, does it in the command's place. It acts on the very
+the file is and, if that is in the workspace or its private files, does it in the command's place. It acts on the very
 file it looked at, through a descriptor, so that no rename or link in between can make it another one.
 
 Part of the launcher: runs in its process, outside of the command's walls and with none of root's rights.
@@ -33,11 +33,14 @@ _PATH_BYTES, _VALUE_BYTES, _NAME_BYTES = 4096, 65536, 256
 
 
 class Answers:
-    """Answers what arrives on the listener `asks`; files beneath `write` may be changed."""
+    """Answers what arrives on the listener `asks`; files beneath `own` may be changed.
 
-    def __init__(self, asks: int, write: list[str]) -> None:
+    Not whatever may be written: a device may, and its mode is the machine's.
+    """
+
+    def __init__(self, asks: int, own: list[str]) -> None:
         self._asks = asks
-        self._write = tuple(os.path.realpath(path) for path in write)
+        self._own = tuple(os.path.realpath(path) for path in own)
         self._names = {
             number: name
             for name, numbers in ATTRIBUTES.items()
@@ -76,7 +79,7 @@ class Answers:
 
     def _beneath(self, there: int) -> bool:
         path = os.readlink(f"/proc/self/fd/{there}")
-        return any(path == top or path.startswith(f"{top}/") for top in self._write)
+        return any(path == top or path.startswith(f"{top}/") for top in self._own)
 
 
 class _Memory:

@@ -65,13 +65,16 @@ def _kernel() -> list[str]:
     directories, files = system.exposed_kernel()
     for path in directories:
         out += ["--ro-bind", path, path]
-    return out + _masked(files)
+    out += _masked(files)
+    # The mode of a file in here is the machine's, and root owns it.
+    return [*out, "--remount-ro", "/proc"] if files else out
 
 
 def _devices(box: Box) -> list[str]:
     # Their own /tmp is on the disk. What is in memory has a bound, as all of it may be used.
     return [
-        *("--dev", "/dev", "--remount-ro", "/dev", "--size", str(box.limits.memory // 4), "--tmpfs", "/dev/shm"),
+        *("--dev", "/dev", "--remount-ro", "/dev"),
+        *("--size", str(box.limits.memory // 4), "--tmpfs", "/dev/shm"),
         *("--bind", box.temporary, "/tmp", "--symlink", "/tmp", "/var/tmp"),
         *("--ro-bind", box.output, box.output_seen),
     ]

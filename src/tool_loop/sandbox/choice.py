@@ -22,12 +22,14 @@ Wanted: TypeAlias = Literal["auto", "bwrap", "landlock", "none"]
 _TRIAL_SECONDS: Final = 20.0
 
 # What must work and what must not, in words of any shell. Nothing here does harm where a wall is
-# missing: signal 0 only asks, and what is written outside is an empty file in a directory of ours. Where
+# missing: signal 0 only asks, what is written outside is an empty file in a directory of ours, and the
+# mode of /dev/null is the one it has. Where
 # processes have a namespace of their own, our number may be that of one of them, and says nothing.
 _TRIAL: Final = """
 echo in > written || { echo 'the workspace cannot be written'; exit 1; }
 if (echo out > "$1/escaped") 2>/dev/null; then echo 'files outside of the workspace can be written'; exit 1; fi
 if (cat "$1/secret") >/dev/null 2>&1; then echo 'files outside of the workspace can be read'; exit 1; fi
+if chmod 666 /dev/null 2>/dev/null; then echo 'the mode of devices can be changed'; exit 1; fi
 if [ "$(readlink /proc/self/ns/pid)" = "$3" ]; then
   if (cat "/proc/$2/environ") >/dev/null 2>&1; then echo 'the variables of other processes can be read'; exit 1; fi
   if kill -0 "$2" 2>/dev/null; then echo 'processes outside can be signalled'; exit 1; fi

@@ -21,6 +21,8 @@ _SECCOMP: Final = {"x86_64": 317, "aarch64": 277}
 
 _PARENT_DEATH, _SECCOMP_MODE, _DROP_BOUND, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 22, 24, 36, 38
 _AMBIENT, _AMBIENT_CLEAR = 47, 4
+_NEW_MOUNTS: Final = 0x20000
+_READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _SLAVE = 1, 1 << 5, 1 << 12, 1 << 14, 1 << 19
 
 # LANDLOCK_ACCESS_FS_*, in the order of their bits
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
@@ -109,6 +111,20 @@ def filter_calls(program: bytes, *, listen: bool) -> int:
     # SECCOMP_FILTER_FLAG_NEW_LISTENER, and WAIT_KILLABLE_RECV: a signal must not ask a question twice.
     number = _SECCOMP[platform.machine()]
     return _checked(libc.syscall(number, 1, 1 << 3 | 1 << 5, ctypes.byref(what)), "seccomp")
+
+
+def own_mounts() -> None:
+    """Give the calling thread a mount namespace of its own: it sees what is mounted later, and nobody sees its own."""
+    libc = _libc()
+    _checked(libc.unshare(_NEW_MOUNTS), "unshare")
+    _checked(libc.mount(b"none", b"/", None, _RECURSIVE | _SLAVE, None), "mount")
+
+
+def mount_read_only(path: str) -> None:
+    """Mount a file over itself, read-only. A device goes on working."""
+    libc, name = _libc(), os.fsencode(path)
+    _checked(libc.mount(name, name, None, _BIND, None), "mount")
+    _checked(libc.mount(b"none", name, None, _BIND | _REMOUNT | _READ_ONLY, None), "mount")
 
 
 def adopt_orphans() -> None:

@@ -46,6 +46,7 @@ def arguments(box: Box, cwd: str, *, network: bool, status: int, members: str = 
         "filter": "",
         "read": [],
         "write": [],
+        "own": [box.root, box.temporary],
     }
     if confined:
         job["filter"] = (syscalls.program(landlock=True, network="shared" if network else "none") or b"").hex()
@@ -76,7 +77,7 @@ def _python() -> str:
 def _readable() -> Iterable[str]:
     for top in system.SYSTEM:
         yield from system.shown_parts(top, system.hidden())
-    yield from ("/proc", "/sys/devices/system/cpu", *system.DEVICES)
+    yield from ("/proc", "/sys/devices/system/cpu", *system.DEVICES[:-1])
 
 
 def _shared_memory() -> list[str]:

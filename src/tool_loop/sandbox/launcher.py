@@ -57,7 +57,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, told_to_end)
     if job["confined"]:
         kernel.drop_rights()  # what is done here on behalf of the command is done with no more than its rights
-    code = _wait(command, woken, _listener(ours), job["write"])
+    code = _wait(command, woken, _listener(ours), job["own"])
     _say(status, {"code": code})
     _end(command)
     os._exit(0)
@@ -107,14 +107,14 @@ def _listener(ours: socket.socket) -> int:
     return received[0] if received else -1
 
 
-def _wait(command: int, woken: int, asks: int, write: list[str]) -> int:
+def _wait(command: int, woken: int, asks: int, own: list[str]) -> int:
     """The exit code of the command; until then its questions are answered and its orphans buried."""
     poll = select.poll()
     poll.register(woken, select.POLLIN)
     if asks >= 0:
         from .attributes import Answers
 
-        answers = Answers(asks, write)
+        answers = Answers(asks, own)
         poll.register(asks, select.POLLIN)
     while True:
         for descriptor, event in poll.poll():

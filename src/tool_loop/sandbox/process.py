@@ -17,11 +17,12 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from tool_loop.errors import ToolError
 
-from . import bwrap, cgroup, landlock, syscalls
+from . import birthplace, bwrap, cgroup, landlock, syscalls, system
 from .box import Box
 
 _SET_UP_SECONDS: Final = 15.0
@@ -87,7 +88,8 @@ class _Bubblewrapped:
                 given.append(seccomp)
             full = bwrap.arguments(box, cwd, network=network, mounts=mounts, seccomp=seccomp if program else None)
             full += ["--info-fd", str(info_written), "--block-fd", str(block), "--", *bwrap.GATE, *argv]
-            self._process = _popen(full, stdin=gate, stdout=written, env=box.environment(), pass_fds=given)
+            start = partial(_popen, full, stdin=gate, stdout=written, env=box.environment(), pass_fds=given)
+            self._process = birthplace.started(start, system.DEVICES)
             self.pid = self._process.pid
             started.close()  # theirs: the pipes end when they do
             self._let_go(box, info, unblock, open_gate)

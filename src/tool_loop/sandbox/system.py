@@ -21,7 +21,7 @@ SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 _MIXED: Final = ("/etc", "/opt", "/usr/local")
 _ENTRIES: Final = 100_000  # looked at there before a whole part is left out instead
 
-DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
 # By name, never by what they are not: a key in a variable of any name stays outside.
 _KEPT: Final = ("PATH", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")

@@ -93,11 +93,15 @@ WRITES: dict[str, list[str]] = {
         "    except OSError: pass"
     ),
     # With the mode they have: only root may, and nothing is different when it comes through.
-    "the mode of a device": _sh("for d in null zero full random urandom tty; do chmod 666 /dev/$d && echo REACHED; done; true"),
+    "the mode of a device": _sh(
+        "for d in null zero full random urandom tty; do chmod 666 /dev/$d && echo REACHED; done; true"
+    ),
     "the times of a device": _sh("touch -r /dev/null /dev/null && echo REACHED"),
     "an attribute of a device": _py("os.setxattr('/dev/null', 'user.x', b'1'); print('REACHED')"),
     "the owner of a device": _py("os.chown('/dev/null', 0, 0); print('REACHED')"),
-    "the mode of what the kernel shows": _sh("chmod 444 /proc/meminfo && echo REACHED; chmod 644 /proc/sys/kernel/core_pattern && echo REACHED; true"),
+    "the mode of what the kernel shows": _sh(
+        "chmod 444 /proc/meminfo && echo REACHED; chmod 644 /proc/sys/kernel/core_pattern && echo REACHED; true"
+    ),
     "the mode of shared memory": _sh("[ -e /run/output ] || { chmod 1777 /dev/shm && echo REACHED; }; true"),
     "a device of its own": _py("os.mknod('disk', 0o060600, os.makedev(254, 0)); print('REACHED')"),
     "a program that runs as its owner": _sh("cp /bin/true t; chmod 4755 t && echo REACHED"),

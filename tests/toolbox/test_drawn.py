@@ -21,6 +21,7 @@ from collections import ChainMap, deque
 from collections.abc import AsyncIterator, Iterator
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -74,6 +75,11 @@ class Pages:
 class Bare:
     def __init__(self, n: int = 0) -> None:
         self.n = n
+
+
+class Choosy:
+    def to_dict(self, orient: str) -> dict[str, str]:
+        return {orient: ""}
 
 
 def rows_of_sqlite() -> list[sqlite3.Row]:
@@ -263,6 +269,8 @@ BARE = [
     (lambda: [].append, "builtin_function_or_method"),
     (lambda: threading.Lock(), "lock"),
     (lambda: {"f": lambda: 1, "nan": float("nan")}, "function"),
+    (lambda: Mock(), "Mock"),
+    (lambda: Choosy(), "Choosy"),
 ]  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,7 +134,6 @@ class Arrow:
         (Table(), '[{"a":1,"b":2}]'),
         (Polars(), '[{"a":1}]'),
         (Arrow(), "[1]"),
-        (SimpleNamespace(tolist=lambda: [3]), "[3]"),
     ],
 )
 def test_a_library_is_known_by_what_its_objects_can_do(value, text):

@@ -86,6 +86,8 @@ class Later:
             text = text_of(drawn, self._limit)
             assert isinstance(text, str)
             return text
+        if self._left_out:
+            self._more = f"this is the beginning; {self._left_out:,} more items were run through and are not shown"
         return fitted(shower.json(drawn), self._limit, self._more or shower.more)
 
     def _drawn(self, value: Any, shower: Shower, depth: int = 0) -> Walk:
@@ -119,7 +121,9 @@ class Later:
         try:
             while self._room > 0 or self._drain:
                 yield None
-                item = yield from self._drawn((yield source.__anext__()) if later else next(source), shower, depth + 1)
+                item = (yield source.__anext__()) if later else next(source)
+                if not isinstance(item, str | int):  # by far the most
+                    item = yield from self._drawn(item, shower, depth + 1)
                 self._keep(item, kept)
             self._more = "this is the beginning; the rest was not asked for"
             if later and isinstance(source, AsyncGeneratorType):
@@ -142,4 +146,3 @@ class Later:
             self._room -= 3 + len(item if isinstance(item, str) else json.dumps(item, default=str))
         else:
             self._left_out += 1
-            self._more = f"this is the beginning; {self._left_out:,} more items were run through and are not shown"

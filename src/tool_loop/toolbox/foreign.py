@@ -20,14 +20,14 @@ def foreign(value: Any, most: int) -> tuple[Any, str]:
 
     `NOT_ONE` for what is no array, number or table.
     """
-    if _can(value, "head") and hasattr(value, "columns"):
+    if can(value, "head") and hasattr(value, "columns"):
         return _table(value, min(most, _ROWS))
-    if _can(value, "tolist"):
-        return _series(value, most) if _can(value, "head") and hasattr(value, "index") else _array(value, most)
+    if can(value, "tolist"):
+        return _series(value, most) if can(value, "head") and hasattr(value, "index") else _array(value, most)
     for name in ("to_pylist", "to_list"):  # pyarrow, polars
-        if _can(value, name):
+        if can(value, name):
             return getattr(value, name)(), ""
-    if _can(value, "item") and not hasattr(value, "items"):
+    if can(value, "item") and not hasattr(value, "items"):
         try:
             return value.item(), ""
         except TypeError:
@@ -35,8 +35,9 @@ def foreign(value: Any, most: int) -> tuple[Any, str]:
     return NOT_ONE, ""
 
 
-def _can(value: Any, name: str) -> bool:
-    return callable(getattr(value, name, None))
+def can(value: Any, name: str) -> bool:
+    """Whether its type has such a method. Not asked of the object: a mock, or a proxy, has any name there is."""
+    return callable(getattr(type(value), name, None))
 
 
 def _array(value: Any, most: int) -> tuple[Any, str]:
@@ -46,7 +47,7 @@ def _array(value: Any, most: int) -> tuple[Any, str]:
         total = f"{count:,} values" + (f", {' x '.join(map(str, shape))}" if len(shape) > 1 else "")
         width = count // shape[0]
         value = value[: max(1, most // width)] if width <= most else value.reshape(-1)[:most]
-    if getattr(dtype, "kind", "") in "mM" and dtype is not None:
+    if getattr(dtype, "kind", "") in ("m", "M"):
         value = value.astype(str)  # a list of them would be one of bare numbers, of nanoseconds
     found = value.tolist()
     names = getattr(dtype, "names", None)
@@ -78,9 +79,9 @@ def _table(value: Any, most: int) -> tuple[Any, str]:
     """Rows as mappings; an index that was given names belongs to each row."""
     head = value.head(most)
     total = f"{len(value):,} rows" if len(value) > len(head) else ""
-    if _can(head, "to_dicts"):
+    if can(head, "to_dicts"):
         return head.to_dicts(), total
-    if not _can(head, "itertuples"):
+    if not can(head, "itertuples"):
         return head.to_dict(orient="records"), total
     if not _counts(head.index):
         head = head.reset_index(names=[name or f"index{i or ''}" for i, name in enumerate(head.index.names)])

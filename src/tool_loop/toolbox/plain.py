@@ -14,11 +14,12 @@ import math
 import re
 from collections import UserString
 from collections.abc import Iterator, Mapping, MappingView, Sequence, Sized
+from contextlib import suppress
 from enum import Enum
 from io import BytesIO, IOBase, StringIO
 from typing import Any, Final
 
-from .foreign import NOT_ONE, foreign
+from .foreign import NOT_ONE, can, foreign
 
 # JSON writers recurse; what is deeper than this contains itself.
 DEEPEST: Final = 200
@@ -28,7 +29,7 @@ _BINARY: Final = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 
 # How Python shows what cannot show itself. The address is another one at every call, so that a model
 # which asks for the same thing for ever would seem to get news each time.
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{4,16}")
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{4,16}| id='\d+'")
 
 # Endless, and nothing happens in them: never drawn further than can be shown.
 _ENDLESS: Final = (itertools.count, itertools.cycle, itertools.repeat)
@@ -159,23 +160,26 @@ class Shower:
 
 
 def _of_its_own(value: Any) -> Any:
-    if callable(dump := getattr(value, "model_dump", None)):
-        return dump(mode="json")
+    if can(value, "model_dump"):
+        return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value):
         return {part.name: getattr(value, part.name) for part in dataclasses.fields(value)}
-    if callable(written := getattr(value, "isoformat", None)):
-        return written()
-    if callable(fields := getattr(value, "_asdict", None)):
-        return fields()
+    if can(value, "isoformat"):
+        return value.isoformat()
+    if can(value, "_asdict"):
+        return value._asdict()
     return NOT_ONE
 
 
 def _fields(value: Any) -> Any:
     """What an object that shows nothing of itself would be as a mapping, by the usual names for that."""
-    if callable(getattr(value, "keys", None)) and hasattr(value, "__getitem__") and _is_bare(value):
+    if not _is_bare(value):
+        return NOT_ONE
+    if can(value, "keys") and hasattr(value, "__getitem__"):
         return {key: value[key] for key in value.keys()}  # noqa: SIM118  a row of sqlite3, which iterates its values
-    if callable(fields := getattr(value, "to_dict", None)) and _is_bare(value):
-        return fields()
+    if can(value, "to_dict"):
+        with suppress(TypeError):  # it wants to be told more than we know
+            return value.to_dict()
     return NOT_ONE
 
 

@@ -17,6 +17,7 @@ from tool_loop.errors import ToolError, UsageError
 
 from . import wording as words
 from .call import compiled
+from .places import at, same_place, unwhole, wanting_integers
 from .schema import Complaint, resolve_pointer
 from .wording import Path, Schema
 
@@ -74,8 +75,8 @@ def invalid_arguments(
 def whole_floats(tool: str, schema: Schema, value: dict[str, Any]) -> list[Problem]:
     """Where 5.0 stands and only an integer may. Found by asking again with 0.5 in its place."""
     case = _Case(tool, schema, value)
-    errors = [inner for error in _errors(case, _unwhole(value)) for inner in _wanting_integers(error)]
-    wrong = [error for error in errors if isinstance(_at(value, error.instance_path), float)]
+    errors = [inner for error in _errors(case, unwhole(value)) for inner in wanting_integers(error)]
+    wrong = [error for error in errors if isinstance(at(value, error.instance_path), float)]
     return [_wrong_type(tuple(error.instance_path), _fragment(error, case), case) for error in wrong]
 
 
@@ -85,11 +86,11 @@ def _errors(case: _Case, value: Any) -> list[Any]:
 
 def _agreed(found: Iterable[Problem], complaints: Iterable[Complaint], case: _Case) -> list[Problem]:
     places = [(*_real_path(complaint, case.value), complaint) for complaint in complaints]
-    agreed = [problem for problem in found if any(_same_place(problem.path, place) for place, _, _ in places)]
+    agreed = [problem for problem in found if any(same_place(problem.path, place) for place, _, _ in places)]
     for place, union, complaint in places:
         # Of a union pydantic tells what each branch says. Where the schema has said what is wrong in
         # there, the branches that were not meant only confuse.
-        if not any(_same_place(problem.path, union) for problem in agreed):
+        if not any(same_place(problem.path, union) for problem in agreed):
             agreed.append(Problem(place, _in_our_words(place, complaint, case)))
     return agreed
 
@@ -194,7 +195,7 @@ def _owner(path: Path, case: _Case) -> str:
 
 
 def _wrong_type(path: Path, schema: Schema, case: _Case) -> Problem:
-    got = _at(case.value, path)
+    got = at(case.value, path)
     text = f"must be {words.expected(schema, case.schema) or 'something else'}, got {words.type_of(got)}"
     better = words.converted(got, schema, case.schema)
     if better is not None and not (isinstance(better, str) and not _fits(better, schema, case)):
@@ -203,7 +204,7 @@ def _wrong_type(path: Path, schema: Schema, case: _Case) -> Problem:
 
 
 def _not_one_of(path: Path, options: Sequence[Any], case: _Case) -> Problem:
-    got = _at(case.value, path)
+    got = at(case.value, path)
     near = words.nearest(got, options)
     advice = f"Did you mean {words.value(near)} for {words.name(path)}?" if near else ""
     return Problem(path, f"must be {words.one_of(options)}; got {words.value(got)}", advice)
@@ -212,7 +213,7 @@ def _not_one_of(path: Path, options: Sequence[Any], case: _Case) -> Problem:
 def _limit(path: Path, word: str, schema: Schema, case: _Case) -> Problem | None:
     if word not in _LIMITS:
         return None
-    got, limit = _at(case.value, path), schema.get(word)
+    got, limit = at(case.value, path), schema.get(word)
     text = _LIMITS[word].format(
         limit=limit if isinstance(limit, str) else json.dumps(limit),
         got=words.value(got),
@@ -269,19 +270,10 @@ def _fragment(error: Any, case: _Case) -> Schema:
     """The part of the schema that the failed keyword stands in; what the error says, where that is elsewhere."""
     place: Any = case.schema
     for step in error.evaluation_path[:-1]:
-        place = _at(place, (step,))
+        place = at(place, (step,))
         if step == "$ref":
             place = resolve_pointer(case.schema, place) if isinstance(place, str) else None
     return place if isinstance(place, dict) else {error.kind.name: error.kind.value}
-
-
-def _at(value: Any, path: Iterable[Any]) -> Any:
-    for step in path:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
 
 
 def _real_path(complaint: Complaint, value: Any) -> tuple[Path, Path]:
@@ -299,26 +291,6 @@ def _real_path(complaint: Complaint, value: Any) -> tuple[Path, Path]:
             continue
         path.append(step)
     return tuple(path), tuple(path) if union is None else union
-
-
-def _same_place(one: Path, other: Path) -> bool:
-    return one[: len(other)] == other or other[: len(one)] == one
-
-
-def _wanting_integers(error: Any) -> Iterator[Any]:
-    if error.kind.name == "type" and "integer" in error.kind.types:
-        yield error
-    for branch in getattr(error.kind, "context", None) or ():
-        for inner in branch:
-            yield from _wanting_integers(inner)
-
-
-def _unwhole(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _unwhole(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_unwhole(item) for item in value]
-    return 0.5 if isinstance(value, float) and value.is_integer() else value
 
 
 def _in_our_words(place: Path, complaint: Complaint, case: _Case) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -132,7 +132,7 @@ class Agent:
             meta=self._meta(options.get("meta"), options.get("budget")),
             schema=json.dumps(form.schema, ensure_ascii=False) if form else "",
         )
-        return await self._drive(follows or run_id or secrets.token_hex(6), asked, form, options)
+        return await self._drive(follows or run_id or os.urandom(6).hex(), asked, form, options)
 
     @overload
     async def resume(self, run_id: str, *, answer: None = None, **options: Unpack[ResumeOptions]) -> Result[Any]: ...

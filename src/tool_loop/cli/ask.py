@@ -42,13 +42,13 @@ def run(args: Namespace) -> int:
 
 
 def _first(args: Namespace, question: str) -> int:
-    import secrets
+    import os
 
     from ._session import Session
     from ._store import journal_to_write
 
     notices: list[str] = []
-    run_id = secrets.token_hex(6)
+    run_id = os.urandom(6).hex()
     session = Session(args, run_id, journal_to_write(args, notices.append), notices=notices)
     return session.run(lambda agent, watch: agent.run(question, run_id=run_id, on_event=watch), args.system)
 

@@ -8,7 +8,6 @@ where its number counts and when it started. Knows nothing about leases or datab
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ class Holder:
     @classmethod
     def of(cls, pid: int) -> Holder:
         """A process of this machine."""
-        return cls(pid, socket.gethostname(), _place(), _born(pid), secrets.token_hex(8))
+        return cls(pid, socket.gethostname(), _place(), _born(pid), os.urandom(8).hex())
 
     @classmethod
     def parsed(cls, text: str) -> Holder | None:

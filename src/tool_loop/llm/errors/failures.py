@@ -19,9 +19,8 @@ from tool_loop.errors import TRANSIENT, ProviderError, ProviderKind
 from tool_loop.redaction.secret import Secret, printable
 
 from .body import KEPT, READ, Said, read_error, read_object
-from .vocabulary import sort_error, window_in
-from .waits import asked_wait
 
+# What sorts an error, with its thirty patterns, is loaded with the first one: most programs see none.
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -67,6 +66,9 @@ class Failures:
             return self.protocol(f"status {status} and no reply", text, status=status)
         if status < 400:
             return self._redirected(status, headers)
+        from .vocabulary import sort_error
+        from .waits import asked_wait
+
         said = read_error(text)
         kind = sort_error(status, said.codes, said.text)
         wait = asked_wait(headers, now, text[:READ])
@@ -75,6 +77,9 @@ class Failures:
 
     def inside(self, body: Json, *, status: int = 200, tokens: int = 0) -> ProviderError:
         """The error of an `error` object that came with a 200 or in a stream; its own code decides."""
+        from .vocabulary import sort_error
+        from .waits import asked_wait
+
         said = read_object(body)
         kind = sort_error(said.status, said.codes, said.text)
         wait = asked_wait({}, self.now(), _text_of(body))
@@ -119,7 +124,7 @@ class Failures:
             retryable=kind in TRANSIENT and should.lower() != "false",
             retry_after=wait if kind in TRANSIENT else None,
             param=self._shown(said.param, 100),
-            window=(said.window or window_in(said.text)) if kind == "context_length" else None,
+            window=_window(said) if kind == "context_length" else None,
             tokens=tokens,
             raw=self._shown(said.text, KEPT),
         )
@@ -146,6 +151,12 @@ class Failures:
     def _shown(self, text: str, most: int) -> str:
         # Scrubbed before it is cut, or the cut could leave the first half of a key behind.
         return printable(self.secret.scrub(text[: 16 * KEPT]), most)
+
+
+def _window(said: Said) -> int | None:
+    from .vocabulary import window_in
+
+    return said.window or window_in(said.text)
 
 
 def _or_a_limit(kind: ProviderKind, wait: float | None, status: int | None, said: Said) -> ProviderKind:

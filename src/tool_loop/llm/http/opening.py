@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -42,7 +41,7 @@ class Opening:
             fields = {name: value for name, value in fields.items() if name.lower() != "authorization"}
             fields["Authorization"] = credentials
         for name, value in fields.items():
-            if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            if not name or not _TOKEN.issuperset(name) or not _fits(value):
                 raise Unsendable(f"the header {name!r} cannot be sent")
         self.fields = fields
         self._fields = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode("latin-1")
@@ -52,7 +51,7 @@ class Opening:
         where = f"http://{self.host}{self._target}" if forwarded else self._target
         more = "" if self.chunked else f"Content-Length: {size}\r\n"
         if key:
-            if not _VALUE.fullmatch(key):
+            if not _fits(key):
                 raise Unsendable("the idempotency key cannot be sent")
             more += f"idempotency-key: {key}\r\n"
         if authorization:
@@ -67,9 +66,14 @@ class Opening:
 
 
 # RFC 9110 (5.1, 5.5) and RFC 3986; what is neither is percent-encoded as a browser would.
-_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\u0100-\U0010ffff]*")
+_TOKEN: Final = frozenset("!#$%&'*+.^_`|~0123456789-ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_CONTROLS: Final = frozenset(map(chr, (*range(9), *range(10, 32), 127)))
 _SAFE: Final = "/:@!$&'()*+,;=?%~-._[]"
+
+
+def _fits(value: str) -> bool:
+    """Whether a header can hold it: Latin-1, and no control character that would end the line."""
+    return _CONTROLS.isdisjoint(value) and max(value, default="") <= "\xff"
 
 
 def host_of(url: str) -> str:

@@ -2,12 +2,14 @@
 
 `LLM` turns a request into one complete reply. `Tools` knows the tools and runs a call. `Journal`
 keeps runs, and `RunLog` is one of them while it is being driven. Retrying, tracing, replaying and
-sandboxing are objects with the same methods that wrap one of these; the loop cannot tell.
+sandboxing are objects with the same methods that wrap one of these; the loop cannot tell. What such an
+object wraps is its `llm`, `tools` or `journal`, by that name, so that whoever has to can look behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import copy
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -102,6 +104,29 @@ class LLM(Protocol):
         Emits `TextDelta` (and `ReasoningDelta`) as text arrives, where the server streams.
         """
         ...
+
+
+def behind(llm: LLM) -> Iterator[LLM]:
+    """The model, and each that it wraps, from the outside in."""
+    below: LLM | None = llm
+    while below is not None:
+        yield below
+        below = _wrapped(below)
+
+
+def rebuilt(llm: LLM, replace: Callable[[LLM], LLM]) -> LLM:
+    """The same wrappers around another model: each is copied, the innermost is replaced."""
+    below = _wrapped(llm)
+    if below is None:
+        return replace(llm)
+    twin = copy.copy(llm)
+    object.__setattr__(twin, "llm", rebuilt(below, replace))
+    return twin
+
+
+def _wrapped(llm: LLM) -> LLM | None:
+    below = getattr(llm, "llm", None)
+    return below if hasattr(below, "reply") else None
 
 
 class Tools(Protocol):

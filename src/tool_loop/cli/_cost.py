@@ -41,13 +41,13 @@ class Costed:
     """An `LLM` whose replies carry their cost where it is known; says nothing where it is not."""
 
     def __init__(self, llm: LLM, prices: Callable[[], Prices]) -> None:
-        self._llm = llm
+        self.llm = llm
         self._open = prices
 
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
         loading = asyncio.ensure_future(self._loaded())
         try:
-            reply = await self._llm.reply(request, emit)
+            reply = await self.llm.reply(request, emit)
             prices = await loading
             return replace(reply, cost=prices.cost(reply.model, reply.origin, reply.usage) if prices else None)
         finally:

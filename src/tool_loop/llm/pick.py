@@ -121,28 +121,28 @@ class _Switching:
 
     def __init__(self, chat: OpenAIChat, api_key: str | None, options: dict[str, Any]) -> None:
         self.model = chat.model
-        self._llm: OpenAIChat | OpenAIResponses = chat
+        self._chosen: OpenAIChat | OpenAIResponses = chat
         self._chat = chat
         self._api_key = api_key
         self._options = options
 
     @property
     def origin(self) -> str:
-        return self._llm.origin
+        return self._chosen.origin
 
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
-        if self._llm is self._chat:
+        if self._chosen is self._chat:
             try:
                 return await self._chat.reply(request, emit)
             except ProviderError as error:
                 if "v1/responses" not in error.raw or error.kind not in ("bad_request", "not_found"):
                     raise
-            if self._llm is self._chat:  # another run that shares this model may have been first
-                self._llm = _responses(self.model, self._chat.endpoint.base_url, self._api_key, self._options)
+            if self._chosen is self._chat:  # another run that shares this model may have been first
+                self._chosen = _responses(self.model, self._chat.endpoint.base_url, self._api_key, self._options)
                 text = "takes tools through the Responses API only, which is used from now on (--api responses)"
                 emit(Notice(f"{self._chat.endpoint.failures.host}: {self.model} {text}"))
         # The refusal belongs to the old key.
-        return await self._llm.reply(replace(request, key=request.key and f"{request.key}-responses"), emit)
+        return await self._chosen.reply(replace(request, key=request.key and f"{request.key}-responses"), emit)
 
 
 # --- the classes, loaded when they are picked -------------------------------------------------------

@@ -75,11 +75,11 @@ class Retrying:
         self.llm = llm
         self.policy = policy
         self._sleep = sleep
-        self._random = random
+        self.random = random
 
     async def reply(self, request: Request, emit: Emit) -> ModelReplied:
         now = asyncio.get_running_loop().time
-        attempts = _Attempts(self.policy, request, now(), self._random)
+        attempts = _Attempts(self.policy, request, now(), self.random)
         while True:
             watch = _Watch(emit, now)
             asked = now()

@@ -80,8 +80,8 @@ class ToolRegistry:
             raise UsageError(f'approve must be "never", "effects", "always" or a plain function, got {approve!r}')
         # Kept as a mapping in the order they were given. The tools are the first bytes of every request,
         # and a provider's cache of the prompt holds only as long as those bytes stay the same.
-        self._approve = approve
-        self._scope = scope
+        self.approve = approve
+        self.scope = scope
         self._tools: dict[str, Tool] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
         self._digests: dict[str, Any] = {}
@@ -96,6 +96,10 @@ class ToolRegistry:
         self._tools[item.name] = item
 
     # --- what there is ----------------------------------------------------------------------------
+
+    def with_tools(self, tools: Iterable[Tool]) -> ToolRegistry:
+        """Other tools under the policy of this registry."""
+        return ToolRegistry(tools, approve=self.approve, scope=self.scope)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -119,8 +123,7 @@ class ToolRegistry:
         Raises UsageError when no schema can be made of a signature, or when a hand-written one is not
         valid: the first request asks for this, so it comes out before a cent is spent.
         """
-        # Not when the registry is made: a program that only prints its help, or looks up old runs, makes
-        # one too, and must not wait for pydantic. The package's own schemas are tried by its tests.
+        # Not when it is made: a program that only prints its help must not wait for pydantic. Ours are tested.
         if self._specs is None:
             for item in self._tools.values():
                 if item.parameters is not None and not _is_ours(item.func):
@@ -177,8 +180,8 @@ class ToolRegistry:
                 return bool(item.needs_approval(checked(item, call.arguments)))
             if item.needs_approval is not None:
                 return item.needs_approval
-            if callable(self._approve):
-                return bool(self._approve(call, item))
+            if callable(self.approve):
+                return bool(self.approve(call, item))
         except ToolError:
             return True  # the arguments do not fit, so the function of them cannot be asked
         except Exception:
@@ -186,7 +189,7 @@ class ToolRegistry:
             # `lambda a: a["amount"] > 100` must not let the call through.
             logger.exception("the approval policy for tool %s failed, so a person is asked", item.name)
             return True
-        return self._approve == "always" or (self._approve == "effects" and item.effect != "read")
+        return self.approve == "always" or (self.approve == "effects" and item.effect != "read")
 
     def preview(self, call: ToolCall) -> Preview | None:
         """What the call would do; None where its tool cannot say, or the call cannot run.
@@ -217,8 +220,8 @@ class ToolRegistry:
         if base is None:
             item = self._tools.get(call.name)
             what = None if item is None else [item.description, item.spec.parameters, item.effect, item.scope]
-            policy = "function" if callable(self._approve) else self._approve
-            base = sha256(json.dumps([self._scope, policy, call.name, what], sort_keys=True).encode())
+            policy = "function" if callable(self.approve) else self.approve
+            base = sha256(json.dumps([self.scope, policy, call.name, what], sort_keys=True).encode())
             self._digests[call.name] = base
         digest = base.copy()
         # The first half is compact JSON and has no raw line break in it, so that this one parts the two
@@ -333,10 +336,8 @@ def _is_ours(func: Callable[..., Any]) -> bool:
 
 
 def _ends(item: Tool, started: float, deadline: float | None) -> float | None:
-    if item.timeout_seconds is None:
-        return deadline
-    ends = started + item.timeout_seconds
-    return ends if deadline is None else min(ends, deadline)
+    own = None if item.timeout_seconds is None else started + item.timeout_seconds
+    return min((end for end in (own, deadline) if end is not None), default=None)
 
 
 def _as_finding(value: Any, limit: int) -> str | Later | bool | None:

@@ -193,6 +193,15 @@ class Tool:
         bound.__dict__.update(unbound=False)
         return bound
 
+    def with_func(self, func: Callable[..., Any], *, probe: bool = True) -> Tool:
+        """The tool as a model sees it, and as people are asked about it, with another function behind it."""
+        _ = self.form, self.spec, self.is_async, self.context_name  # read from the real function, and kept
+        twin = copy.copy(self)
+        object.__setattr__(twin, "func", func)
+        if not probe:
+            object.__setattr__(twin, "probe_func", None)
+        return twin
+
     def probe(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """Register (as a decorator) how to find out what became of a call that a crash cut off.
 

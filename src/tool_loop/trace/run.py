@@ -58,11 +58,11 @@ class TracedJournal:
     """A journal under which everything between opening a run and closing it is one `invoke_agent` span."""
 
     def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
-        self._journal = journal
+        self.journal = journal
         self._telemetry = telemetry
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)
+        return getattr(self.journal, name)
 
     @asynccontextmanager
     async def open(self, run_id: str) -> AsyncIterator[RunLog]:
@@ -75,7 +75,7 @@ class TracedJournal:
         ) as span:
             new: list[Event] = []
             try:
-                async with self._journal.open(run_id) as log:
+                async with self.journal.open(run_id) as log:
                     traced_log = TracedLog(log, span, run, new)
                     span.link(traced_log.earlier)
                     run.compacted = any(isinstance(event, Compacted) for event in log.state.events)

@@ -28,6 +28,7 @@ from tool_loop.events import (
     ToolCall,
     ToolReturned,
 )
+from tool_loop.ports import behind
 
 from . import content as say, semconv as names
 from .run import RUN, TracedJournal, about_run, now, tokens
@@ -136,12 +137,8 @@ class _Watch:
 
 def _named(llm: LLM) -> tuple[str, str]:
     """The model and the origin behind the wrappers, where they say so."""
-    inner: Any = llm
-    for _ in range(8):
-        if getattr(inner, "model", ""):
-            break
-        inner = getattr(inner, "llm", inner)
-    return str(getattr(inner, "model", "")), str(getattr(inner, "origin", ""))
+    named = next((model for model in behind(llm) if getattr(model, "model", "")), llm)
+    return str(getattr(named, "model", "")), str(getattr(named, "origin", ""))
 
 
 def _answered(reply: ModelReplied, first: float | None) -> dict[str, Any]:
@@ -170,15 +167,15 @@ class TracedTools:
     """Tools whose calls are `execute_tool` spans. A failure that the model reads is the span's error too."""
 
     def __init__(self, tools: Tools, telemetry: Telemetry) -> None:
-        self._tools = tools
+        self.tools = tools
         self._telemetry = telemetry
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._tools, name)
+        return getattr(self.tools, name)
 
     async def run(self, call: ToolCall, *, emit: Emit = lambda _: None, **given: Any) -> ToolReturned:
         telemetry, began = self._telemetry, now()
-        spec = next((spec for spec in self._tools.specs() if spec.name == call.name), None)
+        spec = next((spec for spec in self.tools.specs() if spec.name == call.name), None)
         # A name that a model made up is content, and no end of different ones.
         name = call.name if spec else "_OTHER"
         about: dict[str, Any] = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name}
@@ -190,7 +187,7 @@ class TracedTools:
             if telemetry.content:
                 span.describe(lambda: {names.TOOL_ARGUMENTS: say.tool_text(call.arguments)})
             try:
-                result = await self._tools.run(call, emit=emit, **given)
+                result = await self.tools.run(call, emit=emit, **given)
                 failed = result.error
             except BaseException as error:
                 failed = failure_kind(error)

@@ -6,7 +6,6 @@ without a fault is the same run. Knows nothing about what is planned.
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -82,8 +81,8 @@ class FaultyRegistry(ToolRegistry):
     def __init__(self, registry: ToolRegistry, faults: Faults) -> None:
         super().__init__(
             [_faulty(item, faults) for item in registry],
-            approve=registry._approve,  # noqa: SLF001 - a twin of the registry has its policy
-            scope=registry._scope,  # noqa: SLF001
+            approve=registry.approve,
+            scope=registry.scope,
         )
         self._faults = faults
 
@@ -100,10 +99,7 @@ class FaultyRegistry(ToolRegistry):
 
 def _faulty(item: Tool, faults: Faults) -> Tool:
     """The tool with a fault in its function; schema, policy and everything else are the tool's own."""
-    _ = item.form, item.spec, item.is_async, item.context_name  # read from the real function, and kept
-    twin = copy.copy(item)
-    object.__setattr__(twin, "func", (_struck if item.is_async else _struck_in_thread)(item.func, faults))
-    return twin
+    return item.with_func((_struck if item.is_async else _struck_in_thread)(item.func, faults))
 
 
 def _struck(func: Callable[..., Any], faults: Faults) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tool_loop.errors import UsageError
+from tool_loop.ports import rebuilt
 from tool_loop.runtime.clock import FakeClock
 
 from .plans import WORDS, Chance, Plan, Struck, counted, where
@@ -130,7 +131,7 @@ class Faults:
         life. `llm` replaces the model itself: a script, in place of one that costs money.
         """
         twin = copy.copy(agent)
-        twin.llm = innermost(agent.llm, lambda model: self.llm(llm or model))
+        twin.llm = rebuilt(agent.llm, lambda model: self.llm(llm or model))
         twin.tools = self.tools(agent.tools)
         twin.journal = self.journal(agent.journal)
         twin.reviewer = self.reviewer(agent.reviewer) if agent.reviewer else None
@@ -267,15 +268,4 @@ def _made(given: Fault | str) -> Fault:
     return fault(given)
 
 
-def innermost(llm: LLM, replace: Callable[[LLM], LLM]) -> LLM:
-    """The same stack of wrappers around another model: each is copied, the last one is replaced."""
-    for name in ("llm", "_llm"):
-        below = getattr(llm, name, None)
-        if below is not None and hasattr(below, "reply"):
-            above = copy.copy(llm)
-            object.__setattr__(above, name, innermost(below, replace))
-            return above
-    return replace(llm)
-
-
-__all__ = ["Faults", "ProcessDied", "Struck", "innermost"]
+__all__ = ["Faults", "ProcessDied", "Struck"]

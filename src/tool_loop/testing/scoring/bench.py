@@ -22,7 +22,7 @@ from tool_loop.llm.chat.model import OpenAIChat
 from tool_loop.llm.prices import Price, PriceTable
 from tool_loop.llm.retry import Retrying
 from tool_loop.llm.scripted import ScriptedLLM
-from tool_loop.testing.faults.schedule import innermost
+from tool_loop.ports import behind, rebuilt
 from tool_loop.testing.workspace import Entry, Fifo, File, workspace
 from tool_loop.toolbox.registry import Tool, ToolRegistry, tool
 from tool_loop.toolbox.wording import example
@@ -63,19 +63,18 @@ class Bench:
         """The agent with its model at this address, and these faults in its tools."""
         twin = copy.copy(self.agent)
         model = OpenAIChat("scorecard", f"{url}/v1", KEY, now=faults.clock.now)
-        twin.llm = innermost(self.agent.llm, lambda _: model)
+        twin.llm = rebuilt(self.agent.llm, lambda _: model)
         _steady(twin.llm)
         twin.tools = faults.tools(self.agent.tools)
         twin.reviewer = allow
         return twin
 
 
-def _steady(llm: LLM | None) -> None:
+def _steady(llm: LLM) -> None:
     """Waits of a middling length in the place of random ones, so that the scorecard is the same each time."""
-    while llm is not None:
-        if isinstance(llm, Retrying):
-            llm._random = lambda: 0.5  # noqa: SLF001 - of a copy that is ours
-        llm = getattr(llm, "llm", None)
+    for model in behind(llm):
+        if isinstance(model, Retrying):
+            model.random = lambda: 0.5
 
 
 async def allow(shown: Pending) -> ApprovalDecided:
@@ -233,17 +232,12 @@ def _made_up(tools: Tools, given: ToolCall | None) -> dict[Role, ToolCall]:
 def _harmless(tools: Tools, *, run_tools: bool) -> Tools:
     if not isinstance(tools, ToolRegistry):
         return cast("Tools", _Harmless(tools))
-    return ToolRegistry(
-        [_stand_in(item, runs=run_tools and item.effect == "read") for item in tools],
-        approve=tools._approve,  # noqa: SLF001 - a twin of the registry has its policy
-        scope=tools._scope,  # noqa: SLF001
-    )
+    return tools.with_tools(_stand_in(item, runs=run_tools and item.effect == "read") for item in tools)
 
 
 def _stand_in(item: Tool, *, runs: bool) -> Tool:
     """The tool as the model sees it; its function runs once for each call at most, or never."""
-    _ = item.form, item.spec, item.is_async, item.context_name  # read from the real function, and kept
-    twin, func, kept = copy.copy(item), item.func, dict[str, Any]()
+    func, kept = item.func, dict[str, Any]()
 
     def plain(**arguments: Any) -> Any:
         return _once(kept, arguments, lambda: func(**arguments)) if runs else "done"
@@ -254,9 +248,7 @@ def _stand_in(item: Tool, *, runs: bool) -> Tool:
             kept[key] = await func(**arguments)
         return kept[key] if runs else "done"
 
-    object.__setattr__(twin, "func", coroutine if item.is_async else plain)
-    object.__setattr__(twin, "probe_func", None)
-    return twin
+    return item.with_func(coroutine if item.is_async else plain, probe=False)
 
 
 def _once(kept: dict[str, Any], arguments: dict[str, Any], real: Callable[[], Any]) -> Any:
@@ -275,13 +267,13 @@ class _Harmless:
     """A `Tools` port of the caller's own that decides everything and runs nothing."""
 
     def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+        self.tools = tools
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._tools, name)
+        return getattr(self.tools, name)
 
     async def run(self, call: ToolCall, **_given: Any) -> ToolReturned:
-        if (refused := self._tools.refuse(call)) is not None:
+        if (refused := self.tools.refuse(call)) is not None:
             return refused
         return ToolReturned(call.id, "done")
 

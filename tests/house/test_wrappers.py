@@ -19,7 +19,9 @@ SRC = Path(tool_loop.__file__).parent
 
 def test_a_stack_of_wrappers_is_walked_from_the_outside_in_and_built_anew_around_another_model(tmp_path: Path) -> None:
     model, other = ScriptedLLM("a"), ScriptedLLM("b")
-    stack = Retrying(Priced(Costed(Recording(Faults().llm(model), tmp_path / "r.jsonl"), PriceTable), PriceTable()))
+    stack = Retrying(
+        Priced(Costed(Recording(Faults().llm(model), tmp_path / "r.jsonl"), lambda: PriceTable({})), PriceTable({}))
+    )
 
     assert list(behind(stack))[-1] is model
     assert len(list(behind(stack))) == 6

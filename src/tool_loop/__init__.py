@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from .result import Result
     from .stream import Stream
     from .toolbox.registry import NotRun, Tool, ToolContext, ToolRegistry, tool
-    from .tools import calculator, workspace_tools
+    from .tools import calculator, coding_tools, workspace_tools
 
 _HOMES = {
     "Agent": "api",
@@ -137,6 +137,7 @@ _HOMES = {
     "Usage": "events",
     "UsageError": "errors",
     "calculator": "tools",
+    "coding_tools": "tools",
     "run_agent": "api",
     "tool": "toolbox.registry",
     "workspace_tools": "tools",
@@ -210,6 +211,7 @@ __all__ = [
     "Usage",
     "UsageError",
     "calculator",
+    "coding_tools",
     "run_agent",
     "tool",
     "workspace_tools",

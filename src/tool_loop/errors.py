@@ -85,8 +85,11 @@ class ToolError(ToolLoopError):
 
     `message` is shown to the model word for word, so it names the field and what was expected.
     `kind` is a short stable word (see `TOOL_ERROR_KINDS`), `hint` says what to try next, and
-    further keyword arguments become fields of the JSON the model reads.
+    further keyword arguments become fields of the JSON the model reads. Set `untrusted` on it when it
+    quotes what strangers wrote and the tool's results do not.
     """
+
+    untrusted = False
 
     def __init__(self, message: str, *, kind: str = "tool_failed", hint: str = "", **fields: Any) -> None:
         super().__init__(message)

@@ -17,6 +17,7 @@ from .events import (  # isort: skip
     ApprovalDecided, ApprovalRequested, Compacted, Event, IntentRecorded, LimitReached, ModelReplied, Reminded,
     RunContinued, RunEnded, RunInterrupted, RunResumed, RunStarted, ToolCall, ToolReturned,
 )  # fmt: skip
+from . import permissions
 from .ports import Standing
 from .transcript import Transcript
 
@@ -47,8 +48,8 @@ class State:
         "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
         "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
         "ids", "intents", "interrupted", "marks", "misfit", "pace", "pending", "question", "refusals", "reminded",
-        "requested", "reviewed", "shown", "spent", "standing", "steps", "stopping", "tool_calls", "tool_count",
-        "transcript", "unpriced", "untrusted",
+        "requested", "reviewed", "shown", "spent", "standing", "steps", "stopping", "tainted", "tool_calls",
+        "tool_count", "transcript", "unpriced", "untrusted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,11 +60,11 @@ class State:
         self.decisions: dict[str, ApprovalDecided] = {}
         self.requested: dict[str, str] = {}
         self.shown: dict[str, tuple[str, str]] = {}
-        self.standing: dict[str, Standing] = {}
+        self.standing: dict[tuple[str, str], Standing] = {}
         self.doubtful = self.reviewed = self.edited = _NO_CALLS
         self.marks: dict[str, str] = {}
         self.pending: dict[str, ToolCall] = {}
-        self.untrusted = False
+        self.untrusted = self.tainted = False
         self.estimated = False
         self.interrupted: RunInterrupted | None = None
         self.pace: float | None = None
@@ -116,9 +117,9 @@ class State:
                 self.refusals += event.why != "call_in_text"
                 self.misfit = event.why == "invalid_answer"
             case ApprovalRequested():
-                self._requested(event)
+                permissions.requested(self, event)
             case ApprovalDecided():
-                self._decided(event)
+                permissions.decided(self, event)
             case IntentRecorded():
                 self.intents.append(event.call_ids)
                 if event.mark:
@@ -145,6 +146,7 @@ class State:
             self._news = self.steps
         self._learnt, self._most_repeated = False, 0
         self.steps += 1
+        self.tainted = self.untrusted
         self.interrupted = None
         self.compacted = False
         read, written = self._tokens(reply)
@@ -224,37 +226,17 @@ class State:
         """How often the latest reply's calls brought what they had brought before; 0 if one brought news."""
         return 0 if self._learnt else self._most_repeated
 
-    def _requested(self, event: ApprovalRequested) -> None:
-        for request in event.requests:
-            self.requested[request.call_id] = request.fingerprint
-            self.shown[request.call_id] = request.mark, request.rule
-            call = self.pending.get(request.call_id)
-            before = self.standing.get(call.name) if call else None
-            # Asked about all the same: that approval is about another tool by now, or about less. Forgotten,
-            # so that whoever looks without tools sees a call that waits, too.
-            if call and before and before.decision.allowed and request.why == "policy":
-                del self.standing[call.name]
-
-    def _decided(self, decision: ApprovalDecided) -> None:
-        # The first decision about a call wins; the journal refuses a second one, and so do we.
-        self.decisions.setdefault(decision.call_id, decision)
-        call = self.pending.get(decision.call_id)
-        if decision.standing and call is not None:
-            before = self.standing.get(call.name)
-            if before is None or before.decision.allowed:  # deny beats allow
-                if decision.arguments is not None:
-                    call = replace(call, arguments=decision.arguments)
-                self.standing[call.name] = Standing(decision, call, *self.shown.get(call.id, ("", "")))
-
     def decision(self, call: ToolCall) -> ApprovalDecided | None:
-        """What was decided about this call: exactly, or about its tool for the whole run. Exact wins.
+        """What was decided about this call: exactly, or for the whole run about what it may be one of. Exact wins.
 
-        Whether a standing approval is about the tool of today, `approvals.decision` says.
+        Whether a standing approval is about this call and the tool of today, `approvals.decision` says:
+        only the tool knows which rule a call belongs to, unless it was asked about.
         """
-        if exact := self.decisions.get(call.id):
+        if (exact := self.decisions.get(call.id)) or call.id in self.doubtful or not self.standing:
             return exact
-        standing = self.standing.get(call.name) if call.id not in self.doubtful else None
-        return standing.decision if standing else None
+        if call.id in self.shown:
+            return permissions.about(self, call.name, self.shown[call.id][1])
+        return permissions.maybe_about(self, call.name)
 
     def edited_arguments(self, call: ToolCall) -> str | None:
         """The arguments a person put in the place of the model's, now or before a crash; else None."""

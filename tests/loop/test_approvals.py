@@ -33,13 +33,13 @@ class Till:
     def __init__(self) -> None:
         self.paid: list[int] = []
 
-        @tool(effect="once", needs_approval=True)
+        @tool(effect="once", needs_approval=True, untrusted=False)
         async def pay(amount: int) -> str:
             """Pay somebody."""
             self.paid.append(amount)
             return f"paid {amount}"
 
-        @tool(effect="read")
+        @tool(effect="read", untrusted=False)
         async def look(at: str = "") -> str:
             """Look."""
             return f"saw {at}"

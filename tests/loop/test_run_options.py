@@ -80,7 +80,8 @@ def test_limits_and_meta_may_be_given_with_the_run() -> None:
     assert result.reason == "step limit"
     began = result.events[0]
     assert isinstance(began, RunStarted)
-    assert json.loads(began.meta) == {"app": "a", "user": "ann"}
+    meta = json.loads(began.meta)
+    assert (meta["app"], meta["user"]) == ("a", "ann")
 
 
 def test_the_system_prompt_may_be_made_of_the_data_once_and_is_recorded() -> None:

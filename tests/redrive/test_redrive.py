@@ -61,7 +61,7 @@ from tool_loop.testing import (
 )
 
 
-@tool(effect="read")
+@tool(effect="read", untrusted=False)
 async def look(at: str) -> str:
     """Look."""
     await asyncio.sleep({"a": 3, "b": 1}.get(at, 2))
@@ -233,7 +233,7 @@ def test_nothing_is_run_and_nothing_is_written() -> None:
 # --- what is different today ----------------------------------------------------------------------
 
 
-@tool(name="look", effect="read")
+@tool(name="look", effect="read", untrusted=False)
 async def look_by_number(at: int) -> str:
     """Look."""
     return ""

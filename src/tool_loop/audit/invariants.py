@@ -69,7 +69,7 @@ class _Check:
     requested: set[str] = field(default_factory=set)
     gated: set[str] = field(default_factory=set)
     in_doubt: set[str] = field(default_factory=set)
-    standing: set[str] = field(default_factory=set)
+    standing: set[tuple[str, str]] = field(default_factory=set)
     calls: dict[str, ToolCall] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     index: int = -1
@@ -183,7 +183,7 @@ class _Check:
             and not probed
             and call.id in self.gated
             and call.id not in self.allowed
-            and call.name not in self.standing
+            and (call.name, self.state.shown.get(call.id, ("", ""))[1]) not in self.standing
         ):
             self.broken("I10", f"{call.name} ran without being allowed")
         # As it may have run: a person may have edited it before a crash.
@@ -220,7 +220,7 @@ class _Check:
                 self.broken("I11", f"an approval of {request.call_id!r} was asked for twice")
             self.gated.add(request.call_id)
             if request.why == "policy" and request.call_id in self.calls:
-                self.standing.discard(self.calls[request.call_id].name)  # it did not cover this one
+                self.standing.discard((self.calls[request.call_id].name, request.rule))  # it did not cover this one
 
     def _decided(self, decision: ApprovalDecided) -> None:
         call_id = decision.call_id
@@ -233,7 +233,7 @@ class _Check:
         elif decision.allowed:
             self.allowed.add(call_id)
             if decision.standing and call_id in self.calls:
-                self.standing.add(self.calls[call_id].name)
+                self.standing.add((self.calls[call_id].name, self.state.shown.get(call_id, ("", ""))[1]))
 
     def _resumed(self) -> None:
         self.marked.clear()

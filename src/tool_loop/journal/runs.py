@@ -83,7 +83,10 @@ def undecided(state: State, decision: ApprovalDecided | None = None) -> bool:
 
 def _settles(state: State, decision: ApprovalDecided, call: ToolCall) -> bool:
     asked = state.pending.get(decision.call_id)
-    return call is asked or (decision.standing and asked is not None and call.name == asked.name)
+    if asked is None or call is asked:
+        return asked is not None
+    same = state.shown.get(call.id) and state.shown[call.id][1] == state.shown.get(asked.id, ("", ""))[1]
+    return bool(decision.standing and same and call.name == asked.name and not (decision.allowed and state.tainted))
 
 
 def summary(run_id: str, times: Sequence[float], state: State, holder: str = "") -> RunInfo:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from tool_loop import transcript as say
+from tool_loop import permissions, transcript as say
 from tool_loop.events import ApprovalDecided, ApprovalRequest, ApprovalRequested, IntentRecorded, ToolCall, ToolReturned
 from tool_loop.ports import Pending, Preview, Reviewer, Tools
 from tool_loop.state import State
@@ -34,39 +34,44 @@ def effective(call: ToolCall, made: ApprovalDecided) -> ToolCall:
 def decision(state: State, tools: Tools, call: ToolCall) -> ApprovalDecided | None:
     """What was decided about this call, as far as it still holds.
 
-    A standing approval was given for one call that a person saw, and says yes to others of that tool.
-    It is about the tool with that definition, in that scope and under that policy: it holds for as long
-    as that first call, in the state of things of then, would have the same fingerprint today. And where
-    the person was told what it would cover, it covers no more. A standing denial always holds.
+    A standing approval was given for one call that a person saw, and says yes to others of that tool. It
+    covers those with the rule that was shown with it, and none where that was that there is none. It is
+    about the tool with that definition, in that scope and under that policy: it holds for as long as that
+    first call, in the state of things of then, would have the same fingerprint today. A standing denial
+    always holds.
     """
-    made = state.decision(call)
-    if made is None or not made.allowed or made.call_id == call.id:
+    if call.id in state.decisions or state.decision(call) is None:
+        return state.decisions.get(call.id)
+    preview = previewed(tools, call)
+    rule = preview.rule if preview else ""
+    made = permissions.about(state, call.name, rule)
+    if made is None or not made.allowed:
         return made
-    first = state.standing[call.name]
-    then = Preview(mark=first.mark, rule=first.rule) if hasattr(tools, "preview") else None
-    if made.fingerprint != fingerprint(tools, first.call, then):
+    if preview and not rule:
         return None
-    if first.mark or first.rule:
-        now = previewed(tools, call)
-        return made if first.rule and now and now.rule == first.rule else None
-    return made
+    first = state.standing[call.name, rule]
+    then = Preview(mark=first.mark, rule=first.rule) if hasattr(tools, "preview") else None
+    return made if made.fingerprint == fingerprint(tools, first.call, then) else None
 
 
 def refused(state: State, tools: Tools, call: ToolCall, now: float) -> ToolReturned | None:
     """The result of a call that a person did not allow, or that is no longer what they allowed."""
-    made = state.decision(call)
+    made = decision(state, tools, call)
     if made is None:
-        return None
+        # What was allowed for the run covers others of its tool; this one has to need nobody.
+        return _not_covered(call, state.decision(call)) if tools.needs_approval(call) else None
     if not made.allowed:
         return say.outcome_unknown(call, made.note) if call.id in state.doubtful else say.denied(call, made)
     if made.expires_at is not None and now > made.expires_at:
         return say.denied(call, made, "the approval expired before the call could run")
-    same = decision(state, tools, call) is not None
-    if made.call_id == call.id:
-        same = made.fingerprint == fingerprint(tools, effective(call, made))
-    if not same:
-        return say.denied(call, made, "the call or its tool is not what was approved; it has to be approved again")
+    if made.call_id == call.id and made.fingerprint != fingerprint(tools, effective(call, made)):
+        return _not_covered(call, made)
     return None
+
+
+def _not_covered(call: ToolCall, made: ApprovalDecided | None) -> ToolReturned | None:
+    why = "the call or its tool is not what was approved; it has to be approved again"
+    return say.denied(call, made, why) if made else None
 
 
 def previewed(tools: Tools, call: ToolCall) -> Preview | None:

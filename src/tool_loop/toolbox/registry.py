@@ -30,14 +30,14 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.events import Event, Signal, ToolCall, ToolReturned
-from tool_loop.ports import Effect, Emit, Preview, Tools, ToolSpec
-from tool_loop.runtime.context import CURRENT, NO_RUN, RunContext
+from tool_loop.ports import Effect, Emit, Preview, ToolSpec
 
 from .call import as_error, as_text, canonical, checked, parse_arguments, perform, ready
+from .conditions import specs_here
 from .failures import failure, kind_of, unknown_tool
 from .signature import is_async
 from .tool import NotRun, Progress, Tool, ToolContext, as_tool, context_of, probe_arguments, tool
@@ -87,6 +87,7 @@ class ToolRegistry:
         self._digests: dict[str, Any] = {}
         for item in tools:
             self._add(item if isinstance(item, Tool) else as_tool(item))
+        self._asks_people = approve != "never" or any(item.needs_approval for item in self)
 
     def _add(self, item: Tool) -> None:
         if item.name in self._tools:
@@ -131,12 +132,7 @@ class ToolRegistry:
             self._specs = tuple(item.spec for item in self._tools.values())
         if all(item.when is None for item in self._tools.values()):
             return self._specs
-        # Worked out once for a run: the tools are the first bytes of each of its requests.
-        run = CURRENT.get()
-        if (specs := run.memo.get(self)) is None or run is NO_RUN:
-            specs = tuple(item.spec for item in self._tools.values() if _is_there(item, run))
-            run.memo[self] = specs
-        return cast("tuple[ToolSpec, ...]", specs)
+        return specs_here(self, self._tools.values())
 
     def schemas(self) -> list[dict[str, Any]]:
         """The tools in the form chat completions take; a copy, the caller's to change."""
@@ -266,7 +262,7 @@ class ToolRegistry:
             item = self._find(call.name)
             arguments = checked(item, call.arguments)
             # From here on the words may be the tool's own, also those of a failure.
-            limit, untrusted = item.max_result_chars, item.untrusted
+            limit, untrusted = item.max_result_chars, self._is_untrusted(item)
             if item.context_name is not None:
                 progress = Progress(call.id, emit, loop)
                 arguments[item.context_name] = context_of(call.id, key, mark, progress)
@@ -278,6 +274,7 @@ class ToolRegistry:
             # The one place where what a tool raises becomes a result. A cancel is no Exception and goes on.
             error = as_error(raised, item, started, deadline)
             content, kind = failure(error, limit), kind_of(error)
+            untrusted = untrusted or error.untrusted
         finally:
             # A thread that was given up on may still speak, to a run that has gone on or is over.
             if progress is not None:
@@ -305,30 +302,19 @@ class ToolRegistry:
             return None
         seconds = asyncio.get_running_loop().time() - started
         if isinstance(content, str):
-            return ToolReturned(call.id, content, None, seconds, untrusted=item.untrusted)
+            return ToolReturned(call.id, content, None, seconds, untrusted=self._is_untrusted(item))
         return None if content is None else False
+
+    def _is_untrusted(self, item: Tool) -> bool:
+        """Whether its results may hold the words of strangers. Where people give permissions, what does
+        not say counts as if: a permission must not be used by whoever wrote what the model reads."""
+        return self._asks_people if item.untrusted is None else item.untrusted
 
     def _find(self, name: str) -> Tool:
         item = self._tools.get(name)
         if item is None or (item.when is not None and all(spec.name != name for spec in self.specs())):
             raise unknown_tool(name, [spec.name for spec in self.specs()])
         return item
-
-
-def _is_there(item: Tool, run: RunContext) -> bool:
-    try:
-        return item.when is None or bool(item.when(run))
-    except Exception:
-        # Like a lock: one that is broken is shut.
-        logger.exception("the condition of tool %s failed, so this run does not have it", item.name)
-        return False
-
-
-def digests(tools: Tools) -> dict[str, str]:
-    """Each tool by its name, with a digest of its definition, scope and policy: what every approval of its
-    calls is bound to."""
-    nothing = (Preview(),) if hasattr(tools, "preview") else ()
-    return {spec.name: tools.fingerprint(ToolCall("", spec.name), *nothing)[:16] for spec in tools.specs()}
 
 
 def _is_ours(func: Callable[..., Any]) -> bool:

@@ -122,14 +122,16 @@ class Tool:
 
     `effect` says what running it twice would do: "read", "idempotent" or "once"; undeclared counts as
     "once". `needs_approval` overrides the registry's policy: True, False, or a function of the
-    arguments. `polling` exempts it from the check for repeated calls. `untrusted` marks its results
-    as written by strangers. Results longer than `max_result_chars` are cut, and the
-    rest is gone: a tool that can have more takes an offset, as `read_file` does. `max_calls` limits the
-    calls of a run. `scope` says what it works on where the arguments do not (a directory, an
-    account): an approval holds for that one only. `preview` is called with the arguments before the call
-    and says what it would do (see `Preview`). `when` says (of the run's `deps`) in which runs there is such a
-    tool at all: elsewhere it is neither shown nor run. `probe_func` is what `probe` registers, and `local` the
-    local names that annotations use; neither is usually given.
+    arguments. `polling` exempts it from the check for repeated calls. `untrusted` says whether its results
+    hold words of strangers: once a model has read such, what a person allowed for the whole run does not
+    count any more; undeclared counts as True in a registry whose calls people are asked about. Results
+    longer than `max_result_chars` are cut, and the rest is gone: a tool that can have more takes an
+    offset, as `read_file` does. `max_calls` limits the calls of a run. `scope` says what it works on where
+    the arguments do not (a directory, an account): an approval holds for that one only. `preview` is
+    called with the arguments before the call and says what it would do (see `Preview`). `when` says (of the
+    run's `deps`) in which runs there is such a tool at all: elsewhere it is neither shown nor run.
+    `probe_func` is what `probe` registers, and `local` the local names that annotations use; neither is
+    usually given.
 
     Raises UsageError for whatever cannot work, before anything has run.
     """
@@ -143,7 +145,7 @@ class Tool:
     timeout_seconds: float | None = 60.0
     needs_approval: bool | Callable[[dict[str, Any]], bool] | None = None
     polling: bool = False
-    untrusted: bool = False
+    untrusted: bool | None = None
     max_result_chars: int = MAX_RESULT_CHARS
     max_calls: int | None = None
     scope: str = ""
@@ -316,7 +318,7 @@ def tool(
     timeout_seconds: float | None = 60.0,
     needs_approval: bool | Callable[[dict[str, Any]], bool] | None = None,
     polling: bool = False,
-    untrusted: bool = False,
+    untrusted: bool | None = None,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_calls: int | None = None,
     scope: str = "",

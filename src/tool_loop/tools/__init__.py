@@ -1,38 +1,46 @@
-"""The tools that come with the package: three that read a directory, and a calculator.
+"""The tools that come with the package: three that read a directory, three that change it, a calculator.
 
-Says how a model sees them. What they do is in files.py, search.py and _calculator.py, whose tool has the name.
+Says how a model sees those that read. What they do is in files.py, search.py and _calculator.py, whose
+tool has the name; those that change things are put together in coding.py.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tool_loop.toolbox.registry import Tool
 
 from ._calculator import calculator
+from .coding import coding_tools
 
 if TYPE_CHECKING:
     from .search import Engine
     from .workspace import Root
 
-__all__ = ["calculator", "workspace_tools"]
+__all__ = ["calculator", "coding_tools", "workspace_tools"]
 
 _PATH = "Relative to the workspace, with / between names."
 
 
-def workspace_tools(root: str | os.PathLike[str], *, engine: Engine | None = None) -> list[Tool]:
+def workspace_tools(
+    root: str | os.PathLike[str], *, engine: Engine | None = None, trusted: bool | None = None
+) -> list[Tool]:
     """`list_dir`, `read_file` and `grep` for one directory, which none of them can leave.
 
     `engine` is what `grep` searches with (see `tools.search.search_engine`), by default ripgrep where
-    there is one. Raises `UsageError` when `root` is not a directory that can be opened, or when
+    there is one. `trusted` says whether you would follow what is written in the directory: where it is not
+    True, and people are asked about calls, what the model has read there ends the permissions they gave
+    for the whole run. Raises `UsageError` when `root` is not a directory that can be opened, or when
     TOOL_LOOP_RG names something that is not a program.
     """
     from .search import search_engine
     from .workspace import Root
 
     held = Root(root)
-    return [_list_dir(held), _read_file(held), _grep(held, engine or search_engine())]
+    tools = [_list_dir(held), _read_file(held), _grep(held, engine or search_engine())]
+    return tools if trusted is None else [replace(tool, untrusted=not trusted) for tool in tools]
 
 
 def _list_dir(root: Root) -> Tool:

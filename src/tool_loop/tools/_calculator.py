@@ -33,5 +33,6 @@ calculator = Tool(
     },
     func=calc,
     effect="read",
+    untrusted=False,
     timeout_seconds=5.0,
 )

@@ -19,8 +19,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tool_loop.errors import ToolError
+from tool_loop.ports import Preview
 from tool_loop.runtime.threads import run_in_thread
 from tool_loop.toolbox.tool import Tool, ToolContext
+
+from .rules import command_rule
 
 if TYPE_CHECKING:
     from tool_loop.sandbox.box import Box, Permission
@@ -64,9 +67,8 @@ def run_tool(
     `sandbox` is a name for `tool_loop.sandbox.choose`, or what it returned. `needs_approval` says which
     commands a person is asked about; one without a sandbox and one that `needs` something are asked
     about whatever it says. `read`, `allow`, `limits` and `env` are those of `tool_loop.sandbox.Box`.
-    Unless `trusted`, what commands print counts as written by strangers.
-
-    Raises `SandboxUnavailable` when there is no sandbox, and UsageError for a workspace that cannot be one.
+    Unless `trusted`, what commands print counts as written by strangers. Raises `SandboxUnavailable`
+    when there is no sandbox, and UsageError for a workspace that cannot be one.
     """
     from tool_loop.sandbox.box import Box
     from tool_loop.sandbox.choice import choose
@@ -106,8 +108,16 @@ def run_tool(
         needs_approval=asks,
         untrusted=not trusted,
         max_result_chars=2 * (box.limits.output_head + box.limits.output_tail) + 4_000,
+        preview=lambda **arguments: _preview(chosen, arguments, asks=asks(arguments)),
         scope=f"{box.root} {chosen.name} {' '.join(sorted(box.allow))}".strip(),
     )
+
+
+def _preview(sandbox: Sandbox, arguments: dict[str, Any], *, asks: bool) -> Preview:
+    # Without walls, or with a hole in them, a permission would be for whatever the command does.
+    once = sandbox.name == "none" or arguments.get("needs")
+    rule = "" if once else command_rule(arguments["argv"], command_line(arguments["argv"]))
+    return Preview(partial(described, arguments), rule=rule, asks=asks)
 
 
 def command_line(argv: Sequence[str]) -> str:

@@ -317,6 +317,13 @@ class ToolRegistry:
         return item
 
 
+def digests(tools: Tools) -> dict[str, str]:
+    """Each tool by its name, with a digest of its definition, scope and policy: what every approval of its
+    calls is bound to."""
+    nothing = (Preview(),) if hasattr(tools, "preview") else ()
+    return {spec.name: tools.fingerprint(ToolCall("", spec.name), *nothing)[:16] for spec in tools.specs()}
+
+
 def _is_ours(func: Callable[..., Any]) -> bool:
     return str(getattr(func, "__module__", "")).partition(".")[0] == "tool_loop"
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.events import Event, Signal, ToolCall, ToolReturned
-from tool_loop.ports import Effect, Emit, Preview, ToolSpec
+from tool_loop.ports import Effect, Emit, Preview, Tools, ToolSpec
 
 from .call import as_error, as_text, canonical, checked, parse_arguments, perform, ready
 from .conditions import specs_here

@@ -11,6 +11,7 @@ import pytest
 
 from tool_loop import Agent, ScriptedLLM
 from tool_loop.cli import main
+from tool_loop.cli.report import _in_a_name
 from tool_loop.journal.sqlite import SqliteJournal
 
 KEY = "a-key-of-the-environment&<42>"
@@ -94,3 +95,8 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     assert main(["report", *words, "--journal", str(saved)]) == 2
     assert said in capfd.readouterr().err
+
+
+def test_an_id_that_a_program_chose_names_no_other_directory() -> None:
+    assert _in_a_name("../../etc/x y") == ".._.._etc_x_y"
+    assert _in_a_name("f00d-1.2_b") == "f00d-1.2_b"

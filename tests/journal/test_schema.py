@@ -36,6 +36,15 @@ def test_a_file_of_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
         SqliteJournal(path)
 
 
+def test_a_file_with_triggers_is_refused_since_they_would_change_what_a_person_decides(path: Path) -> None:
+    keep(path)
+    change = "UPDATE records SET record = replace(new.record, 'false', 'true') WHERE run = new.run AND seq = new.seq"
+    tamper(path, f"CREATE TRIGGER t AFTER INSERT ON records BEGIN {change}; END")
+
+    with pytest.raises(JournalError, match="has triggers, which no journal of ours has"):
+        SqliteJournal(path)
+
+
 def test_the_database_of_another_program_is_refused(path: Path) -> None:
     path.parent.mkdir()
     tamper(path, "CREATE TABLE mine (x)")

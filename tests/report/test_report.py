@@ -289,6 +289,13 @@ def test_markup_is_text_and_what_is_invisible_is_shown() -> None:
     assert attribute('"\u202e<') == "&quot;U+202E&lt;"
 
 
+@pytest.mark.parametrize(
+    "c", ["\u034f", "\u17b4", "\u180b", "\u2800", "\ufe00", "\U000e0101", "\U0001d159", "\U00016fe4"]
+)
+def test_what_shows_as_nothing_is_shown_as_a_mark(c: str) -> None:
+    assert escaped(f"a{c}b") == f"a<b class=u>U+{ord(c):04X}</b>b"
+
+
 def test_joiners_that_scripts_and_emoji_need_are_left_alone() -> None:
     text = "نمی‌خواهم 👩‍👩‍👧"
 

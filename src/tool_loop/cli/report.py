@@ -42,8 +42,13 @@ def run(args: Namespace) -> int:
         else:
             ids = [find_run(journal, args.run, last=args.last)]
             html = page(_records(journal, ids[0]), run_id=ids[0])
-    _write(html, args.output or ("-" if not sys.stdout.isatty() else f"run-{'-'.join(ids)}.html"))
+    _write(html, args.output or ("-" if not sys.stdout.isatty() else f"run-{'-'.join(map(_in_a_name, ids))}.html"))
     return 0
+
+
+def _in_a_name(run_id: str) -> str:
+    """The id as a part of a file's name: one that a program chose may hold anything, also `../`."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in run_id)[:80]
 
 
 def _records(journal: SqliteJournal, run_id: str) -> list[Record]:

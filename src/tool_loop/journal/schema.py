@@ -128,6 +128,9 @@ def _is_journal(db: Connection, where: str) -> bool:
         )
     if mark not in (0, APPLICATION_ID) or (mark == 0 and tables):
         raise JournalError(f"{where} is the database of another program; give the journal a file of its own")
+    if db.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()[0]:
+        # They run with what we write: a denial could become an approval in a file that somebody sent.
+        raise JournalError(f"{where} has triggers, which no journal of ours has: somebody changed it; do not use it")
     return bool(mark)
 
 

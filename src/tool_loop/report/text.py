@@ -13,12 +13,13 @@ import re
 from typing import Any, Final
 
 # Characters that a reader cannot see, or that change how their neighbours are read: controls, bidi
-# marks, zero-width and filler characters, "tags" (which smuggle text past the eye), line separators
-# that HTML does not break at, and halves of surrogate pairs (which cannot even be written as UTF-8).
-# Left alone are the joiners U+200C and U+200D: many scripts and emoji need them.
+# marks, zero-width and filler characters, "tags" and selectors (which smuggle text past the eye), line
+# separators that HTML does not break at, and halves of surrogate pairs (which cannot even be written as
+# UTF-8). Left alone are the joiners U+200C and U+200D and the selectors of emoji, which text needs.
 _UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
-    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U00013430-\U00013455"
+    "\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 # A text longer than this is cut in the middle: a browser that lays out more of one block than this

@@ -319,9 +319,10 @@ class ToolRegistry:
 
 def digests(tools: Tools) -> dict[str, str]:
     """Each tool by its name, with a digest of its definition, scope and policy: what every approval of its
-    calls is bound to."""
+    calls is bound to. Of a registry all tools, also those that a run of these conditions does not have."""
     nothing = (Preview(),) if hasattr(tools, "preview") else ()
-    return {spec.name: tools.fingerprint(ToolCall("", spec.name), *nothing)[:16] for spec in tools.specs()}
+    names = tools.names if isinstance(tools, ToolRegistry) else [spec.name for spec in tools.specs()]
+    return {name: tools.fingerprint(ToolCall("", name), *nothing)[:16] for name in names}
 
 
 def _is_ours(func: Callable[..., Any]) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from .errors import ToolError
@@ -88,6 +88,7 @@ class Preview:
     a permission for the whole run would cover, which is all calls of the tool with the same rule; with
     "" there is none, and each call is asked about by itself. `asks` says that in this state of things the
     call must not run unless a person allowed it: what was asked before may be another state by now.
+    `complete` says that the text tells all that the arguments say, so that they need not stand beside it.
     """
 
     show: Callable[[], str] = str
@@ -95,6 +96,7 @@ class Preview:
     rule: str = ""
     kind: Literal["text", "diff"] = "text"
     asks: bool = False
+    complete: bool = False
 
 
 class LLM(Protocol):
@@ -211,6 +213,9 @@ class Pending:
     """A call that waits for a person, with all they need to decide.
 
     `preview` is what the call would do, for a tool that can say it; the fingerprint holds for that.
+    `look` gives the preview with other arguments, for a person who edits them: what it gave last is what
+    an approval of these arguments holds for. `standing` says whether a permission for the run would
+    count: not once the run has read what strangers wrote.
     """
 
     call: ToolCall
@@ -218,6 +223,14 @@ class Pending:
     why: str = "policy"
     description: str = ""
     preview: Preview | None = None
+    look: Look | None = field(default=None, repr=False, compare=False)
+    standing: bool = True
+
+
+class Look(Protocol):
+    """Previews of one call with other arguments."""
+
+    def __call__(self, arguments: str) -> Preview | None: ...
 
 
 class Standing(NamedTuple):

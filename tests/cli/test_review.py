@@ -280,3 +280,91 @@ def test_the_terminal_itself_is_read_when_stdin_is_a_pipe(monkeypatch: pytest.Mo
             assert os.isatty(found)
         with keyboard("/no/such/terminal") as found:
             assert found is None
+
+
+# --- calls that can say what they would do --------------------------------------------------------
+
+EDIT = ToolCall("e1", "edit_file", '{"path": "a.txt", "old": "a", "new": "b\\u001b[2J"}')
+DIFF = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-a\n+b\x1b[2J"
+
+
+def changing(text: str = DIFF, **more: object) -> Preview:
+    return Preview(lambda: text, "mark", "any file that is not protected", "diff", complete=True, **more)
+
+
+def answered(it: Pty, typed: str, pending: Pending, environ: dict[str, str] = TTY) -> ApprovalDecided:
+    async def main() -> ApprovalDecided:
+        asked = asyncio.ensure_future(TerminalReviewer(Terminal(it.stream, environ), it.slave, "ada")(pending))
+        await asyncio.sleep(0)
+        it.type(typed)
+        return await asyncio.wait_for(asked, 10)
+
+    return asyncio.run(main())
+
+
+def test_a_change_is_shown_as_the_diff_it_makes_and_nothing_in_it_reaches_the_terminal_raw() -> None:
+    with pty() as it:
+        answered(it, "y\n", Pending(EDIT, "f", preview=changing()))
+        shown = it.read().lines
+
+    assert shown[1:8] == [
+        "edit_file wants to run",
+        "    | --- a/a.txt",
+        "    | +++ b/a.txt",
+        "    | @@ -1 +1 @@",
+        "    | -a",
+        "    | +b\\e[2J",
+        "  [r] would cover edit_file: any file that is not protected",
+    ]
+
+
+def test_a_diff_is_drawn_in_the_colours_of_one() -> None:
+    with pty() as it:
+        answered(it, "y\n", Pending(EDIT, "f", preview=changing()), {"TERM": "xterm"})
+        it.read()
+        raw = it.raw
+
+    assert "\x1b[31m    | -a\x1b[0m" in raw
+    assert "\x1b[32m    | +b\\e[2J\x1b[0m" in raw
+
+
+def test_a_permission_for_the_run_is_given_for_the_rule_that_is_shown() -> None:
+    with pty() as it:
+        assert answered(it, "r\n", Pending(EDIT, "f", preview=changing())).standing
+        assert "[r] allow that for the run" in str(it.read())
+
+
+@pytest.mark.parametrize(
+    "pending",
+    [Pending(EDIT, "f", preview=changing(), standing=False), Pending(PAY, "f", standing=False)],
+    ids=["with a rule", "without"],
+)
+def test_no_permission_for_the_run_is_offered_where_it_would_not_count(pending: Pending) -> None:
+    with pty() as it:
+        assert not answered(it, "r\ny\n", pending).standing
+        shown = str(it.read())
+
+    assert "each call is asked about by itself" in shown
+    assert "[y] allow once  [n] deny  [e] edit" in shown
+
+
+def test_a_change_too_long_to_be_shown_can_only_be_denied() -> None:
+    with pty() as it:
+        pending = Pending(EDIT, "f", preview=changing("+" * (MOST_CHARS + 1)))
+        assert not answered(it, "y\nn\n\n", pending).allowed
+
+
+def test_edited_arguments_are_shown_with_what_they_would_do() -> None:
+    asked: list[str] = []
+
+    def look(arguments: str) -> Preview:
+        asked.append(arguments)
+        return changing("--- a/b.txt\n+++ b/b.txt")
+
+    mine = '{"path": "b.txt", "old": "a", "new": "b"}'
+    with pty() as it:
+        said = answered(it, f"e\n{mine}\ny\n", Pending(EDIT, "f", preview=changing(), look=look))
+        shown = it.read().lines
+
+    assert (said.arguments, asked) == (mine, [mine])
+    assert "    | --- a/b.txt" in shown

@@ -17,12 +17,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tool_loop.console.terminal import Terminal, one_line
+from tool_loop.console.unseen import exact
 from tool_loop.events import ApprovalDecided, ToolCall
-from tool_loop.ports import Pending
+from tool_loop.ports import Pending, Preview
 
-from ._shown import fits, screenful, shown_call, too_long
+from ._shown import coloured, fits, screenful, shown_call, too_long
 
 _CHOICES = "[y] allow once  [r] allow this tool for the run  [n] deny  [e] edit"
+_CHOICES_BY_RULE = "[y] allow once  [r] allow that for the run  [n] deny  [e] edit"
+_CHOICES_NO_RULE = "[y] allow once  [n] deny  [e] edit"
 # It does not fit the screen, and is allowed when all of it has been seen.
 _UNSEEN = "[s] see all of it, then decide  [n] deny  [e] edit"
 
@@ -37,14 +40,20 @@ class TerminalReviewer:
         self._unread = b""
 
     async def __call__(self, pending: Pending) -> ApprovalDecided:
-        call, edited, seen = pending.call, None, False
+        call, edited, seen, preview = pending.call, None, False, pending.preview
         self._forget_typed_ahead()
         while True:
-            lines = list(shown_call(call, pending.description, self._err.columns))
-            whole = not too_long(call)
+            text = preview.show() if preview else ""
+            lines = list(
+                shown_call(
+                    call, pending.description, self._err.columns, text, complete=bool(preview and preview.complete)
+                )
+            )
+            whole = not too_long(call, text)
             seen = whole and (seen or fits(lines, self._err))
-            self._show(lines, pending, whole=whole)
-            match await self._ask(_CHOICES if seen else _UNSEEN if whole else "[n] deny"):
+            self._show(lines, pending, preview, whole=whole)
+            choices = _choices(pending) if edited is None else _CHOICES_NO_RULE
+            match await self._ask(choices if seen else _UNSEEN if whole else "[n] deny"):
                 case "y" | "yes" if seen:
                     return ApprovalDecided(call.id, allowed=True, by=self._by, arguments=edited)
                 case "r" | "run" if seen and edited is None and _covers_more(pending):
@@ -55,16 +64,21 @@ class TerminalReviewer:
                 case "e" | "edit" if whole:
                     edited, seen = await self._edit(call.arguments), False
                     call = ToolCall(call.id, call.name, edited)
+                    preview = pending.look(edited) if pending.look else None
                 case "s" | "see" if whole and not seen:
-                    await self._page(lines)
+                    await self._page(_drawn(lines, preview, self._err))
                     seen = True
                 case _:
                     self._err.line("Please answer with one of the letters." if edited is None else "y, n or e")
 
-    def _show(self, lines: Sequence[str], pending: Pending, *, whole: bool) -> None:
+    def _show(self, lines: Sequence[str], pending: Pending, preview: Preview | None, *, whole: bool) -> None:
         self._err.line()
-        for line in screenful(lines, self._err):
+        for line in _drawn(screenful(lines, self._err), preview, self._err):
             self._err.line(line)
+        if pending.why == "policy" and preview and preview.rule and pending.standing:
+            self._err.line(f"  [r] would cover {exact(pending.call.name)}: {exact(preview.rule)}")
+        elif pending.why == "policy" and not pending.standing:
+            self._err.line("  The run has read what strangers may have written, so each call is asked about by itself.")
         if pending.why == "in_doubt":
             self._err.line(
                 "It was started before the process stopped: it may have happened already. "
@@ -153,9 +167,19 @@ def _wake(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
+def _drawn(lines: Sequence[str], preview: Preview | None, terminal: Terminal) -> Sequence[str]:
+    return [coloured(line, terminal) for line in lines] if preview and preview.kind == "diff" else lines
+
+
 def _covers_more(pending: Pending) -> bool:
     """Whether there is something like it that could be allowed for the rest of the run."""
-    return pending.why == "policy" and (pending.preview is None or bool(pending.preview.rule))
+    return pending.why == "policy" and pending.standing and (pending.preview is None or bool(pending.preview.rule))
+
+
+def _choices(pending: Pending) -> str:
+    if not _covers_more(pending):
+        return _CHOICES_NO_RULE
+    return _CHOICES_BY_RULE if pending.preview else _CHOICES
 
 
 def _pretty(arguments: str) -> str:

@@ -30,17 +30,30 @@ _ALIKE = 4
 _BELOW = 8
 
 
-def too_long(call: ToolCall) -> bool:
+# How the lines of a diff begin, and in which style they are shown.
+_DIFF = {"    | +": "green", "    | -": "red", "    | @": "cyan"}
+
+
+def too_long(call: ToolCall, preview: str = "") -> bool:
     """Whether it cannot be shown whole, and so cannot be allowed."""
-    return len(call.arguments) > MOST_CHARS
+    return len(call.arguments) > MOST_CHARS or len(preview) > MOST_CHARS
 
 
-def shown_call(call: ToolCall, description: str = "", columns: int | None = None) -> Iterator[str]:
+def shown_call(
+    call: ToolCall, description: str = "", columns: int | None = None, preview: str = "", *, complete: bool = False
+) -> Iterator[str]:
     """The whole call, line by line, broken at so many columns; every character that does not show as
     itself is escaped. One of more than `MOST_CHARS` is not shown whole, and says so.
+
+    `preview` is what it would do, as text; where that is `complete`, the arguments are not shown beside it.
     """
-    for line in _lines(call, description):
+    for line in _lines(call, description, preview, complete=complete):
         yield from broken(line, columns) if columns else (line,)
+
+
+def coloured(line: str, terminal: Terminal) -> str:
+    """A line of a diff in the colour of what it says."""
+    return terminal.style(line, style) if (style := _DIFF.get(line[:7])) else line
 
 
 def screenful(lines: Sequence[str], terminal: Terminal) -> list[str]:
@@ -67,12 +80,17 @@ def _room(terminal: Terminal) -> int:
     return max(8, terminal.rows - _BELOW)
 
 
-def _lines(call: ToolCall, description: str) -> Iterator[str]:
+def _lines(call: ToolCall, description: str, preview: str, *, complete: bool) -> Iterator[str]:
     said = " ".join(description[:1000].split())
     yield f"{exact(call.name)} wants to run" + (f": {exact(said[:200])}" if said else "")
-    if too_long(call):
-        yield f"  {exact(call.arguments[:1000])}... ({len(call.arguments):,} characters)"
+    if too_long(call, preview):
+        much = call.arguments if len(call.arguments) > MOST_CHARS else preview
+        yield f"  {exact(much[:1000])}... ({len(much):,} characters)"
         return
+    if preview:
+        yield from _text(preview)
+        if complete:
+            return
     arguments = _object(call.arguments)
     if arguments is None:
         yield f"  {exact(call.arguments)}"

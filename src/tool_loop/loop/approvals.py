@@ -155,7 +155,21 @@ def pending(state: State, tools: Tools, call: ToolCall, preview: Preview | None 
     about = next((s.description for s in tools.specs() if s.name == call.name), "")
     preview = preview or previewed(tools, call)
     bound = state.requested.get(call.id) or fingerprint(tools, call, preview)
-    return Pending(call, bound, "in_doubt" if call.id in state.doubtful else "policy", about, preview)
+    why = "in_doubt" if call.id in state.doubtful else "policy"
+    return Pending(call, bound, why, about, preview, Looks(tools, call), standing=not state.tainted)
+
+
+class Looks:
+    """Previews of a call with the arguments that a person tries. The last one of each is kept, so that
+    their approval is bound to what they saw and not to what is there afterwards."""
+
+    def __init__(self, tools: Tools, call: ToolCall) -> None:
+        self._tools, self._call = tools, call
+        self.seen: dict[str, Preview | None] = {}
+
+    def __call__(self, arguments: str) -> Preview | None:
+        self.seen[arguments] = previewed(self._tools, replace(self._call, arguments=arguments))
+        return self.seen[arguments]
 
 
 def _request(state: State, tools: Tools, call: ToolCall, preview: Preview | None) -> ApprovalRequest:
@@ -170,7 +184,8 @@ def _bound(said: ApprovalDecided, shown: Pending, tools: Tools) -> ApprovalDecid
     """
     bound = shown.fingerprint
     if said.arguments is not None:
-        bound = fingerprint(tools, replace(shown.call, arguments=said.arguments))
+        seen = shown.look.seen.get(said.arguments) if isinstance(shown.look, Looks) else None
+        bound = fingerprint(tools, replace(shown.call, arguments=said.arguments), seen)
     return replace(said, call_id=shown.call.id, fingerprint=bound)
 
 

@@ -95,7 +95,7 @@ class _Changing:
     def preview(self, **arguments: Any) -> Preview:
         change = self._plan(**arguments)
         rule = "" if change.protected else _RULE
-        return Preview(functools.partial(_shown, change), change.mark, rule, "diff", asks=self.asks(change))
+        return Preview(functools.partial(_shown, change), change.mark, rule, "diff", self.asks(change), complete=True)
 
     def call(self, context: ToolContext, **arguments: Any) -> str:
         try:

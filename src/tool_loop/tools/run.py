@@ -117,7 +117,7 @@ def _preview(sandbox: Sandbox, arguments: dict[str, Any], *, asks: bool) -> Prev
     # Without walls, or with a hole in them, a permission would be for whatever the command does.
     once = sandbox.name == "none" or arguments.get("needs")
     rule = "" if once else command_rule(arguments["argv"], command_line(arguments["argv"]))
-    return Preview(partial(described, arguments), rule=rule, asks=asks)
+    return Preview(partial(described, arguments), rule=rule, asks=asks, complete=True)
 
 
 def command_line(argv: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .api import Agent, run_agent
     from .budget import Budget
     from .errors import (
+        BudgetSpent,
         ConfigurationError,
         FatalError,
         InvalidAnswer,

@@ -344,7 +344,7 @@ def test_no_permission_for_the_run_is_offered_where_it_would_not_count(pending: 
         assert not answered(it, "r\ny\n", pending).standing
         shown = str(it.read())
 
-    assert "each call is asked about by itself" in shown
+    assert "each call is asked about" in shown
     assert "[y] allow once  [n] deny  [e] edit" in shown
 
 

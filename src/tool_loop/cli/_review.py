@@ -78,7 +78,7 @@ class TerminalReviewer:
         if pending.why == "policy" and preview and preview.rule and pending.standing:
             self._err.line(f"  [r] would cover {exact(pending.call.name)}: {exact(preview.rule)}")
         elif pending.why == "policy" and not pending.standing:
-            self._err.line("  The run has read what strangers may have written, so each call is asked about by itself.")
+            self._err.line("  It has read what strangers may have written: each call is asked about.")
         if pending.why == "in_doubt":
             self._err.line(
                 "It was started before the process stopped: it may have happened already. "

@@ -78,7 +78,7 @@ def next_move(state: State, tools: Tools, limits: Limits, elapsed: float = 0.0) 
 
     # Compacted before the window is full, not after the provider refused: by then a turn is lost.
     # Once between two replies: if that was not enough, more of the same is not either.
-    if limits.window and state.context >= limits.window * limits.fill and not state.compacted:
+    if (window := state.window or limits.window) and state.context >= window * limits.fill and not state.compacted:
         return Compact()
     # Where only the form of the answer is wrong no tool can help, and without tools any server can enforce it.
     return Ask(may_call=not state.misfit)
@@ -209,15 +209,14 @@ class Attempt:
         """
         state, request = self.log.state, self.request(may_call)
         self.emit(events.ModelAsked(state.steps + 1, may_call))
-        task, held = await settle(self.llm.reply(request, self.emit), until=request.deadline)
-        error = task.exception() if task.done() and not task.cancelled() else TimeoutError()
-        if error is None:
+        asked = await settle(self.llm.reply(request, self.emit), until=request.deadline)
+        if asked.error is None:
             # Even when a cancel came in the same moment: a reply that was paid for is kept.
-            await self.record(say.repaired(task.result(), state.ids, state.steps + 1, request), held)
-        elif held:
-            raise held
-        elif not await mending.mended(self, error):
-            raise error
+            await self.record(say.repaired(asked.value, state.ids, state.steps + 1, request), asked.cancel)
+        elif asked.cancel:
+            raise asked.cancel
+        elif not await mending.mended(self, asked.error):
+            raise asked.error
 
     async def act(self, calls: Sequence[ToolCall]) -> None:
         """Run calls, and record each result when it lands. One that fails does not disturb the others.
@@ -264,10 +263,10 @@ class Attempt:
             mark = await approvals.marked(self, real) if alone else {}
             self.emit(events.ToolRunning(real))
             work = self.tools.run(real, key=self.key(real), emit=self.emit, deadline=self.until(), **mark)
-            task, held = await settle(work, grace=GRACE_SECONDS if alone else 0.0)
+            ran = await settle(work, grace=GRACE_SECONDS if alone else 0.0)
             # What must not run twice and did not land may have happened: never say that it did not.
             lost = say.outcome_unknown if alone else say.cancelled
-            result = task.result() if task.done() and not task.cancelled() else lost(call)
+            result, held = ran.value if ran.landed else lost(call), ran.cancel
             result = replace(result, seconds=self.now() - began, arguments=state.edited_arguments(call))
         repeat = state.repeat(call, result) if result.repeat and not self.tools.polls(call.name) else 0
         await self.record(replace(result, repeat=repeat), held)

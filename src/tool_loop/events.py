@@ -232,7 +232,7 @@ class Compacted:
     """What the model sees was shortened; the journal keeps everything.
 
     The results of the calls in `cleared` are now stubs. With a `summary`, the events before index
-    `upto` are represented by it.
+    `upto` are represented by it. `window` is how many tokens the provider takes, where a refusal said so.
     """
 
     cleared: tuple[str, ...] = ()
@@ -242,6 +242,7 @@ class Compacted:
     cost: float | None = None
     seconds: float = 0.0
     retries: tuple[Retry, ...] = ()
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

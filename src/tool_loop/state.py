@@ -39,17 +39,17 @@ class State:
     among them that an earlier attempt may have run. `cut` says why none of them may run, "" where they
     may. `refusals` counts the answers that did not do, and `misfit` says that the last one had not the form
     that was asked for. `steps`, `spent` (tokens), `cost` and `tool_calls` count since the last question,
-    because limits are per question; `ids` (each call's id with its position), `pace` (seconds a reply takes)
-    and `transcript` span the whole run.
+    because limits are per question; `ids` (each call's id with its position), `pace` (seconds a reply takes),
+    `window` (what a provider that refused said it takes) and `transcript` span the whole run.
     """
 
     # Without them a state takes 2 KiB more, most of it a table with room to spare.
     __slots__ = (
-        "_base_chars", "_base_tokens", "_digests", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
+        "_base_chars", "_base_tokens", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
         "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
         "ids", "intents", "interrupted", "marks", "misfit", "pace", "pending", "question", "refusals", "reminded",
         "requested", "reviewed", "shown", "spent", "standing", "steps", "stopping", "tainted", "tool_calls",
-        "tool_count", "transcript", "unpriced", "untrusted",
+        "tool_count", "transcript", "unpriced", "untrusted", "window",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -68,6 +68,7 @@ class State:
         self.estimated = False
         self.interrupted: RunInterrupted | None = None
         self.pace: float | None = None
+        self.window: int | None = None
         self._ratio = CHARS_PER_TOKEN
         self._base_tokens = 0
         self._base_chars = 0
@@ -91,7 +92,6 @@ class State:
         self.stopping: LimitReached | None = None
         self.ended: RunEnded | None = None
         self._seen: dict[bytes, tuple[int, int]] = {}
-        self._digests: dict[str, bytes] = {}  # computed when a result was looked up, used when it is recorded
         self._news = 0  # the last step before this one that brought something new
         self._learnt = False
         self._most_repeated = 0
@@ -199,7 +199,7 @@ class State:
             self.tool_calls += 1
             self.tool_count[call.name] += 1
         if result.repeat:
-            key = self._digests.pop(call.id, None) or _digest(call, result)
+            key = _digest(call.name, call.arguments, result.error or "", result.content)
             self._learnt |= key not in self._seen
             self._seen[key] = (result.repeat, self.steps)
             self._most_repeated = max(self._most_repeated, result.repeat)
@@ -215,7 +215,7 @@ class State:
         is read again for a reason, so it is never more than a second time. And what one reply asks
         for twice was asked at once, so it counts once.
         """
-        key = self._digests[call.id] = _digest(call, result)
+        key = _digest(call.name, call.arguments, result.error or "", result.content)
         count, step = self._seen.get(key, (0, 0))
         if count and step == self.steps:
             return count
@@ -275,6 +275,7 @@ class State:
 
     def _compacted(self, event: Compacted) -> None:
         self.compacted = True
+        self.window = event.window or self.window
         if event.summary:
             asked = ModelReplied(event.summary, usage=event.usage)
             self.spent += sum(self._tokens(asked)) + sum(retry.tokens for retry in event.retries)
@@ -300,9 +301,10 @@ class State:
         return self._ratio
 
 
-def _digest(call: ToolCall, result: ToolReturned) -> bytes:
+@lru_cache(maxsize=16)  # asked when a result is looked up, and again when it is recorded
+def _digest(name: str, arguments: str, error: str, content: str) -> bytes:
     """A key for (name, canonical arguments, result): the same call pretty-printed is the same call."""
-    text = "\0".join((call.name, canonical(call.arguments), result.error or "", result.content))
+    text = "\0".join((name, canonical(arguments), error, content))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

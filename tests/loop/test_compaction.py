@@ -94,6 +94,29 @@ def test_a_window_that_only_the_provider_knows_is_learnt_from_its_refusal() -> N
     assert len(of(Compacted, result.events)) > 1
 
 
+def test_a_window_that_was_learnt_is_on_record_and_a_follow_up_does_not_pay_for_it_again() -> None:
+    journal, limits = MemoryJournal(), Limits(steps=100, tokens=None)
+    first = run_virtual(Agent(Counting(30, 8_000), [read], journal=journal, limits=limits).run("q", run_id="r"))
+    refused = 0
+
+    class Refusing(Counting):
+        async def reply(self, request: Request, emit: Emit) -> ModelReplied:
+            nonlocal refused
+            try:
+                return await super().reply(request, emit)
+            except ProviderError:
+                refused += 1
+                raise
+
+    again = Agent(Refusing(30, 8_000), [read], journal=journal, limits=limits)
+    result = run_virtual(again.run("and now?", continue_run="r"))
+
+    assert [c.window for c in of(Compacted, first.events)].count(8_000) == 1
+    assert result.answer == "done"
+    assert refused == 0
+    assert State.of(journal.events("r")).window == 8_000
+
+
 def test_old_bulky_results_go_first_and_cost_no_model_call() -> None:
     state = State.of(events(6))
     small = plan(state, 18_000)

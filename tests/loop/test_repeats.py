@@ -14,7 +14,7 @@ import pytest
 
 from tool_loop import Agent, Limits, ModelReplied, Result, ScriptedLLM, ToolCall, ToolError, ToolRegistry, tool
 from tool_loop.agent import reached
-from tool_loop.events import Compacted, Event, RunEnded, ToolReturned
+from tool_loop.events import Compacted, Event, RunEnded, RunStarted, ToolReturned
 from tool_loop.journal.codec import decode
 from tool_loop.state import State
 from tool_loop.testing import check, run_virtual
@@ -159,3 +159,12 @@ def test_what_polls_or_changes_may_be_called_sixty_times(name: str, arguments: s
     result = ran(*[arguments] * 60, name=name)
 
     assert (result.reason, result.tool_calls) == ("answered", 60)
+
+
+def test_asking_which_time_a_result_came_changes_nothing() -> None:
+    call = ToolCall("c1", "look", "{}")
+    state = State.of([RunStarted("q"), ModelReplied("", (call,), "tool_calls")])
+    before = {name: repr(getattr(state, name)) for name in State.__slots__}
+
+    assert state.repeat(call, ToolReturned("c1", "x")) == 1
+    assert {name: repr(getattr(state, name)) for name in State.__slots__} == before

@@ -249,9 +249,9 @@ async def _carried_out(writer: Writer, job: Job) -> asyncio.CancelledError | Non
     """Wait for the job whatever cancels the caller; returns the cancel that arrived meanwhile."""
     if writer.at_once(job):
         return None
-    task, held = await settle(writer.do(job), grace=None)
-    task.exception()  # it is the job's, and looked for there
-    return held
+    done = await settle(writer.do(job), grace=None)
+    done.error  # noqa: B018 - it is the job's, and looked for there
+    return done.cancel
 
 
 def _decide(db: Database, *, run_id: str, make: Callable[[State], ApprovalDecided], at: float) -> ApprovalDecided:

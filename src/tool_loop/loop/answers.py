@@ -44,12 +44,12 @@ async def objection(attempt: Attempt, wanted: Wanted, text: str) -> Reminded | L
     error = wanted.form.problem(text) if wanted.form else None
     if error is None and wanted.check is not None:
         value = wanted.form.value(text) if wanted.form else text
-        task, held = await settle(_checked(wanted.check, value), until=attempt.until())
-        if held:
-            raise held
-        if not task.done() or task.cancelled():
+        checked = await settle(_checked(wanted.check, value), until=attempt.until())
+        if checked.cancel:
+            raise checked.cancel
+        if not checked.landed:
             return LimitReached("deadline")
-        error = task.result()
+        error = checked.value
     if error is None:
         return None
     if state.refusals + 1 >= attempt.limits.answers:

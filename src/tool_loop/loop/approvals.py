@@ -114,16 +114,15 @@ async def ask_person(attempt: Attempt, calls: Sequence[ToolCall]) -> bool:
         if decision(state, tools, call):
             continue  # a standing answer to an earlier one covers it
         shown = pending(state, tools, call, seen[call.id])
-        task, held = await settle(_ask(attempt.reviewer, shown), until=attempt.until())
-        error = task.exception() if task.done() and not task.cancelled() else None
-        if error:
-            logger.warning("the reviewer failed; the call goes on waiting", exc_info=error)
-        if held:
-            raise held
-        if error or not task.done() or task.cancelled():
+        asked = await settle(_ask(attempt.reviewer, shown), until=attempt.until())
+        if asked.landed and asked.error:
+            logger.warning("the reviewer failed; the call goes on waiting", exc_info=asked.error)
+        if asked.cancel:
+            raise asked.cancel
+        if asked.error:
             return False
         if not decision(state, tools, call):  # somebody may have been faster, from elsewhere
-            await attempt.record(_bound(task.result(), shown, tools))
+            await attempt.record(_bound(asked.value, shown, tools))
     return True
 
 

@@ -8,7 +8,6 @@ they are. `plan` is pure; `compact` carries it out, and the loop records what co
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -86,30 +85,33 @@ def plan(state: State, window: int | None) -> Plan:
     return Plan(tuple(cleared), cut)
 
 
-async def compact(attempt: Attempt) -> bool:
+async def compact(attempt: Attempt, window: int | None = None) -> bool:
     """Shorten what the model sees and put that on record; False when there is nothing left to shorten.
+
+    `window` is what a provider that refused said it takes, recorded so that nobody pays to learn it again.
 
     The summary is asked for at the end of the very transcript the model has just seen, tools and all,
     so that a provider's cache serves all of it; calls that come instead are not run. When the model
     gives no words, a digest of the record takes their place: that is better than losing the run.
     """
     state, began = attempt.log.state, attempt.now()
-    todo = plan(state, attempt.limits.window)
+    todo = plan(state, window or state.window or attempt.limits.window)
     if not todo.upto:
         # Recorded even when empty, so that the loop sees it was tried and asks the model next.
-        await attempt.record(Compacted(todo.cleared))
+        await attempt.record(Compacted(todo.cleared, window=window))
         return bool(todo.cleared)
     request = attempt.request(may_call=True)
     asking = replace(request, transcript=state.transcript.extended(say.UserMessage(say.SUMMARISE)))
     attempt.emit(ModelAsked(state.steps + 1))
-    task, held = await settle(attempt.llm.reply(asking, _all_but_text(attempt.emit)), until=attempt.until())
-    reply = task.result() if task.done() and not task.cancelled() and not task.exception() else _no_reply(task)
-    if held and not reply.text:
-        raise held
+    asked = await settle(attempt.llm.reply(asking, _all_but_text(attempt.emit)), until=attempt.until())
+    reply = _no_reply(asked.error) if asked.error else asked.value
+    if asked.cancel and not reply.text:
+        raise asked.cancel
     summary = reply.text.strip() or say.digest(state.events[state.first : todo.upto])
     took = attempt.now() - began
     await attempt.record(
-        Compacted(todo.cleared, summary, todo.upto, reply.usage, reply.cost, took, reply.retries), held
+        Compacted(todo.cleared, summary, todo.upto, reply.usage, reply.cost, took, reply.retries, window),
+        asked.cancel,
     )
     return True
 
@@ -124,9 +126,8 @@ def _all_but_text(emit: Emit) -> Emit:
     return watch
 
 
-def _no_reply(task: asyncio.Task[ModelReplied]) -> ModelReplied:
+def _no_reply(error: BaseException) -> ModelReplied:
     """What a summary that failed came to: no words, and what is known to have been spent on it."""
-    error = task.exception() if task.done() and not task.cancelled() else None
     spent = Retry("timeout", "no summary in time", 0.0)
     if isinstance(error, ProviderError):
         spent = Retry(error.kind, error.message, 0.0, error.status, error.tokens)

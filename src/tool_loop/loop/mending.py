@@ -5,7 +5,6 @@ Waiting is not among it: `Retrying` around the model has done the waiting, withi
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tool_loop import transcript as say
@@ -33,6 +32,5 @@ async def mended(attempt: Attempt, error: BaseException) -> bool:
     if isinstance(error, ProviderError) and error.kind == "context_length" and not state.compacted:
         # Only the provider knows for sure how much it takes. Shorten once, and ask again; a second
         # refusal in a row is not about the length of the history, so it is passed on.
-        attempt.limits = replace(attempt.limits, window=error.window or attempt.limits.window)
-        return await compaction.compact(attempt)
+        return await compaction.compact(attempt, error.window)
     return False

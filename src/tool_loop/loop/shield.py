@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Generator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tool_loop.events import Event
 from tool_loop.ports import Emit, RunLog
@@ -20,10 +21,31 @@ logger = logging.getLogger(__name__)
 UNWIND_SECONDS = 0.8
 
 
-async def settle(
-    work: Coroutine[Any, Any, T], *, until: float | None = None, grace: float | None = 0.0
-) -> tuple[asyncio.Task[T], asyncio.CancelledError | None]:
-    """Wait for `work` and return it as a task, with the cancel that arrived meanwhile, if one did.
+@dataclass(frozen=True, slots=True)
+class Settled(Generic[T]):
+    """What became of work that was waited for; `cancel` is the caller's own that arrived meanwhile."""
+
+    task: asyncio.Task[T]
+    cancel: asyncio.CancelledError | None = None
+
+    @property
+    def landed(self) -> bool:
+        """Whether it came to an end of its own, with a value or with an error; else it was cut off."""
+        return self.task.done() and not self.task.cancelled()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it raised; `TimeoutError` where it was cut off; None where there is a value."""
+        return self.task.exception() if self.landed else TimeoutError()
+
+    @property
+    def value(self) -> T:
+        """What it returned. Raises what it raised; not to be asked of work that was cut off."""
+        return self.task.result()
+
+
+async def settle(work: Coroutine[Any, Any, T], *, until: float | None = None, grace: float | None = 0.0) -> Settled[T]:
+    """Wait for `work` and return what it came to, with the cancel that arrived meanwhile, if one did.
 
     The caller looks at the outcome first and raises the cancel afterwards, so that a result that was
     there is never lost to a cancel in the same turn of the event loop. `until` (a time of the loop's
@@ -48,7 +70,7 @@ async def settle(
             if not task.done():
                 logger.warning("left a task behind that does not end when it is cancelled", extra={"task": repr(task)})
             break
-    return task, held
+    return Settled(task, held)
 
 
 async def _done(task: asyncio.Task[Any], until: float | None) -> None:
@@ -83,9 +105,9 @@ async def recorded(log: RunLog, event: Event, emit: Emit) -> asyncio.CancelledEr
         waiting = work.send(None)
     except StopIteration:
         return None
-    task, held = await settle(_finish(work, waiting), grace=None)
-    task.result()
-    return held
+    written = await settle(_finish(work, waiting), grace=None)
+    written.value  # noqa: B018 - raises what the journal raised
+    return written.cancel
 
 
 async def _write_then_show(log: RunLog, event: Event, emit: Emit) -> None:

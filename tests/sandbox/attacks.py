@@ -9,6 +9,7 @@ the machine is opened and closed again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -120,6 +121,11 @@ WRITES: dict[str, list[str]] = {
 READS: dict[str, list[str]] = {
     "the secret": _sh('cat "$1/secret"'),
     "the secret by a link": _sh('ln -s "$1/secret" l2; cat l2'),
+    "an attribute": _py("print('REACHED', os.getxattr(sys.argv[1] + '/secret', 'user.note'))"),
+    "the names of attributes": _py("print('REACHED', os.listxattr(sys.argv[1] + '/secret'))"),
+    "an attribute, newest call": _call(
+        464, -100, "(sys.argv[1] + '/secret').encode()", 0, "b'user.note'", "(ctypes.c_uint64 * 2)()", 16
+    ),
     "the directory": _sh('ls "$1" && echo REACHED'),
     "our variables": _sh('cat "/proc/$2/environ" && echo REACHED'),
     "everybody's variables": _sh("cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"),
@@ -238,6 +244,8 @@ def came_through(name: str, sandbox: object, place: Path) -> str:
     secret = outside / "secret"
     secret.write_text(SECRET)
     secret.chmod(0o644)
+    with contextlib.suppress(OSError):
+        os.setxattr(secret, "user.note", SECRET.encode())
     port = os.environ.get("ATTACKED_PORT")
     if port:
         (workspace / "port").write_text(port)

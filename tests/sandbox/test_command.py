@@ -312,6 +312,26 @@ def test_the_death_of_the_harness_ends_the_command(name: str, tmp_path: Path) ->
     assert left(mark) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bwrap", "landlock"])
+def test_a_command_that_kills_everybody_kills_itself(name: str, tmp_path: Path) -> None:
+    chosen(name)
+    # In a namespace of processes around all of it: were a wall missing, it would be these that die.
+    around = ["unshare", "-Urpf", "--mount-proc", "--kill-child", sys.executable, "-c"]
+    code = (
+        "import subprocess, sys; from tool_loop.sandbox import *\n"
+        "bystander = subprocess.Popen(['sleep', '60'])\n"
+        "o = run(Box('.', choose(sys.argv[1])), ['bash', '-c', 'sleep 50 & kill -9 -1; kill -9 1; kill -9 0'])\n"
+        "print(o.signal, bystander.poll()); bystander.kill()"
+    )
+
+    done = subprocess.run([*around, code, name], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    if "unshare" in done.stderr:
+        pytest.skip("no namespaces here")
+
+    assert done.stdout.split() in (["9", "None"], ["0", "None"])
+
+
 def test_memory_of_one_process_has_an_end(sandbox: Sandbox, tmp_path: Path) -> None:
     box = Box(tmp_path, sandbox, limits=CommandLimits(memory=300 << 20))
 
@@ -329,6 +349,17 @@ def test_memory_of_all_processes_has_an_end(sandbox: Sandbox, tmp_path: Path) ->
 
     assert outcome.why == "memory"
     assert outcome.peak_memory > 200 << 20
+
+
+def test_nothing_stays_in_shared_memory(tmp_path: Path) -> None:
+    before = set(os.listdir("/dev/shm"))
+
+    outcome = bash(Box(tmp_path, chosen("landlock")), f"echo x > /dev/shm/{MARK} && ls /dev/shm")
+
+    if outcome.code:
+        pytest.skip("somebody else's shared memory is there, so it was not given")
+    assert MARK in text(outcome)
+    assert set(os.listdir("/dev/shm")) <= before
 
 
 def test_a_file_has_an_end(sandbox: Sandbox, tmp_path: Path) -> None:

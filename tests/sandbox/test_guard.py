@@ -162,6 +162,16 @@ def test_a_protected_path_that_came_is_taken_away_and_said(path: str, sandbox: S
     assert any("taken away" in word for word in outcome.undone), outcome.undone
 
 
+def test_what_was_undone_is_said_in_a_few_words_however_much_it_was(sandbox: Sandbox, tmp_path: Path) -> None:
+    box = Box(tmp_path, sandbox)
+
+    outcome = bash(box, "for i in $(seq 50); do mkdir -p d$i/.vscode; done")
+
+    assert len(outcome.undone) == 21
+    assert outcome.undone[-1] == "and 30 more"
+    assert not list(tmp_path.glob("*/.vscode"))
+
+
 def test_nothing_is_left_of_mounts_on_what_is_not_there(sandbox: Sandbox, tmp_path: Path) -> None:
     box = Box(tmp_path, sandbox)
 

@@ -146,6 +146,12 @@ def test_attributes_are_the_launchers_to_change_where_there_are_no_mounts(
         assert inside(numbers) == "allow"
 
 
+@pytest.mark.parametrize("name", syscalls._ATTRIBUTES_READ)
+def test_attributes_are_not_read_by_path_where_there_are_no_mounts(name: str, inside: Filter, alone: Filter) -> None:
+    assert alone(syscalls._ATTRIBUTES_READ[name]) == errno.EOPNOTSUPP
+    assert inside(syscalls._ATTRIBUTES_READ[name]) == "allow"
+
+
 def test_nothing_is_asked_where_nobody_answers(machine: str) -> None:
     quiet = Filter(machine, landlock=True, network="none", ask=False)
 

@@ -24,6 +24,7 @@ from .protected import GIT_DATA
 from .snapshot import NotPutBack, Snapshot, TooMuch
 
 _MOUNTS: Final = 300
+_SAID: Final = 20  # of what was undone; a command could make thousands
 _LOOKED_AT: Final = 10_000
 _TICK: Final = 50_000_000
 
@@ -128,7 +129,7 @@ class Watch:
         except (TooMany, TooMuch, OSError) as error:
             why = f"a command left the protected paths of the workspace so that they cannot be looked at: {error}"
             raise self._guard.broken(why) from None
-        return said
+        return said if len(said) <= _SAID else [*said[:_SAID], f"and {len(said) - _SAID} more"]
 
     def _check_objects(self, now: dict[str, Mark]) -> None:
         for top in self._with_objects:

@@ -51,7 +51,7 @@ def arguments(box: Box, cwd: str, *, network: bool, status: int, members: str = 
     if confined:
         job["filter"] = (syscalls.program(landlock=True, network="shared" if network else "none") or b"").hex()
         job["read"] = [*_readable(), *box.read, box.output]
-        job["write"] = [box.root, box.temporary, *_WRITABLE, *_shared_memory()]
+        job["write"] = [box.root, box.temporary, *_WRITABLE, *shared_memory()]
         if network:
             job["read"] += [os.path.realpath("/etc/resolv.conf")]
     package = str(Path(__file__).parents[2])
@@ -80,7 +80,7 @@ def _readable() -> Iterable[str]:
     yield from ("/proc", "/sys/devices/system/cpu", *system.DEVICES[:-1])
 
 
-def _shared_memory() -> list[str]:
+def shared_memory() -> list[str]:
     """/dev/shm, where locks between processes are made, if nobody's shared memory is in it now."""
     with suppress(OSError):
         for entry in list(os.scandir("/dev/shm")):
@@ -88,6 +88,23 @@ def _shared_memory() -> list[str]:
             if info.st_uid == os.geteuid() or info.st_mode & 0o006:
                 return []
     return ["/dev/shm"]
+
+
+def sweep_shared_memory(since: int) -> None:
+    """Remove what a command left in /dev/shm, where it would take up memory: files of ours, newer than `since`.
+
+    Nobody's were there when it was given. (A time in nanoseconds, of the clock files have.)
+    """
+    with suppress(OSError):
+        for entry in list(os.scandir("/dev/shm")):
+            with suppress(OSError):
+                info = entry.stat(follow_symlinks=False)
+                if (
+                    info.st_uid == os.geteuid()
+                    and info.st_ctime_ns >= since
+                    and not entry.is_dir(follow_symlinks=False)
+                ):
+                    os.unlink(entry.path)
 
 
 def _tasks_of_user() -> int:

@@ -14,6 +14,7 @@ import resource
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from .box import Box
 
 _SET_UP_SECONDS: Final = 15.0
 _GONE_SECONDS: Final = 3.0
+_TICK: Final = 10_000_000  # nanoseconds; the clock of files may be so late
 
 # What the gate (a shell) says, and as the only thing, when there is no such program.
 _NOT_STARTED: Final = re.compile(rb"run: (?:line )?\d*:? ?exec: (?:line \d+: )?[^\n]*\n\Z")
@@ -154,6 +156,7 @@ class _Launched:
         with ExitStack() as started, ExitStack() as failed:
             self.output, written = _pipe(failed, started)
             self._status, said = _pipe(failed, started)
+            self._swept_since = time.time_ns() if box.sandbox.name == "landlock" and landlock.shared_memory() else 0
             full = [*landlock.arguments(box, cwd, network=network, status=said, members=members), *argv]
             self._process = _popen(
                 full, stdin=subprocess.DEVNULL, stdout=written, env=box.environment(), pass_fds=[said]
@@ -176,6 +179,8 @@ class _Launched:
             self._process.wait()
         if self._group:
             self._group.close()
+        if self._swept_since:
+            landlock.sweep_shared_memory(self._swept_since - _TICK)
 
     def ending(self, begins: bytes) -> Ending:
         os.set_blocking(self._status, False)

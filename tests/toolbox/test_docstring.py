@@ -1,7 +1,7 @@
 """What of a docstring reaches the model: all of it, each part in its place, in whatever style.
 
 After public reports about other frameworks: openai-agents-python #4985 (Keyword Args, Other Parameters),
-agno #5301 (words of the docstring removed), llama_index #22687 (NumPy style dropped, texts cut).
+smolagents #1073 (types), agno #5301 (words removed), llama_index #22687 (NumPy style dropped, texts cut).
 """
 
 from __future__ import annotations
@@ -168,6 +168,20 @@ def test_a_text_with_lists_and_paragraphs_is_kept_whole():
     """)[1]
 
     assert notes == {"a": "One of: - fast: quick - deep: slow Else nothing.", "b": "See https://example.com/x: there."}
+
+
+def test_a_blank_before_the_colon_and_a_return_without_a_blank_line_change_nothing():
+    text = """Args:
+        a (str) : Title (e.g. "Genesis").
+        b (str): Example: "3:5" for 3:5, "4a" for 4a.
+    Returns:
+        str : The text.
+    """
+
+    assert told(text) == (
+        "Returns:\n    str : The text.",
+        {"a": 'Title (e.g. "Genesis").', "b": 'Example: "3:5" for 3:5, "4a" for 4a.'},
+    )
 
 
 def test_several_names_of_one_entry_are_all_described():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import csv
 import io
 import itertools
@@ -83,9 +84,9 @@ class Choosy:
 
 
 def rows_of_sqlite() -> list[sqlite3.Row]:
-    db = sqlite3.connect(":memory:")
-    db.row_factory = sqlite3.Row
-    return db.execute("select 1 as a, 'x' as b").fetchall()
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        db.row_factory = sqlite3.Row
+        return db.execute("select 1 as a, 'x' as b").fetchall()
 
 
 def returning() -> Iterator[int]:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from signal import SIGABRT
 from time import monotonic
-from typing import Literal
+from typing import IO, Literal
 
 from tool_loop.errors import ToolError, UsageError
 
@@ -180,7 +180,7 @@ async def _certain(program: str, query: Query, place: Place, found: Found, ends:
     left = ends - monotonic()
     if not doubted or left <= 0:
         return found
-    with tempfile.TemporaryFile() as file:
+    with _scratch() as file:
         file.write(b"".join(record.text.removesuffix(b"\r") + b"\n" for record in doubted))
         file.flush()
         file.seek(0)
@@ -192,6 +192,13 @@ async def _certain(program: str, query: Query, place: Place, found: Found, ends:
     right = {int(number) for number in re.findall(rb"^(\d+):", outcome.out, re.MULTILINE)}
     wrong = [record for number, record in enumerate(doubted, 1) if number not in right]
     return replace(found, records=without([*found.records], wrong))
+
+
+def _scratch() -> IO[bytes]:
+    """A file without a name, in memory where the system has such: what is in a workspace is left nowhere else."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("tool-loop"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _crlf(query: Query) -> list[str]:

@@ -33,15 +33,9 @@ from .events import RunEnded, ToolCall
 from .limits import LAST_WORD_TOKENS, Limits
 from .loop import answers, approvals, compaction, mending
 from .loop.moves import Act, Ask, Compact, End, Hold, Move, Remind, Stop
-from .loop.shield import recorded, settle, together
 from .ports import LLM, Emit, Request, Reviewer, RunLog, Tools
+from .runtime.shield import recorded, settle, together
 from .state import State, call_key
-
-# A `once` call that is cancelled while it runs may still land: an outcome that is known is worth a
-# second of waiting, one that is not costs a person an investigation. Longer, and whoever pressed
-# Ctrl-C would press it again.
-GRACE_SECONDS = 1.0
-
 
 # --- what happens next, and why -------------------------------------------------------------------
 
@@ -128,7 +122,8 @@ class Attempt:
 
     `limits.seconds` counts from `began`: the time of one attempt and not of the run, or a run that
     waited for a person over the weekend would wake up with its time used up. `emit` tells whoever
-    watches. Without a `reviewer` a call that needs a person ends the attempt as waiting.
+    watches. Without a `reviewer` a call that needs a person ends the attempt as waiting. `adrift` are
+    the calls that a cancel left behind while they ran: nobody knows yet what becomes of them.
     """
 
     log: RunLog
@@ -139,6 +134,7 @@ class Attempt:
     reviewer: Reviewer | None = None
     began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     wanted: answers.Wanted | None = None
+    adrift: set[str] = field(default_factory=set)
 
     async def drive(self) -> RunEnded | Hold:  # noqa: C901 - the loop: one case per move
         """The loop. Raises `FatalError` for what it cannot mend, with the reason on record.
@@ -175,13 +171,13 @@ class Attempt:
         except JournalError:
             raise  # where nothing can be written, nothing may be pretended
         except asyncio.CancelledError:
-            # Every open call gets a result, so that whoever reads the history next finds it valid.
-            # A cancel that was held back while the end was written finds nothing left to say. What an
-            # earlier attempt may have done is never called cancelled, or it would be asked for again.
-            for call in tuple(state.pending.values()):
-                await self.record(say.outcome_unknown(call) if call.id in state.doubtful else say.cancelled(call))
+            # Every open call gets a result, so that whoever reads the history next finds it valid; all but
+            # one that may have happened. That is left open, as a crash would leave it: in doubt, and the
+            # next attempt asks its probe or a person. Further cancels do not keep this from being written.
+            for call in [c for c in state.pending.values() if c.id not in state.doubtful | self.adrift]:
+                await recorded(self.log, say.cancelled(call), self.emit)
             if not state.ended:
-                await self.record(events.RunInterrupted("cancelled"))
+                await recorded(self.log, events.RunInterrupted("cancelled"), self.emit)
             raise
         except Exception as error:
             # This attempt is over, the run is not: whoever mends the cause resumes it from here.
@@ -263,10 +259,11 @@ class Attempt:
             mark = await approvals.marked(self, real) if alone else {}
             self.emit(events.ToolRunning(real))
             work = self.tools.run(real, key=self.key(real), emit=self.emit, deadline=self.until(), **mark)
-            ran = await settle(work, grace=GRACE_SECONDS if alone else 0.0)
-            # What must not run twice and did not land may have happened: never say that it did not.
-            lost = say.outcome_unknown if alone else say.cancelled
-            result, held = ran.value if ran.landed else lost(call), ran.cancel
+            ran = await settle(work, grace=self.limits.grace_seconds if alone else 0.0)
+            # A call that must not run twice, and did not land within the grace, gets no result: it is in
+            # doubt. To say that it did not happen would be a guess, and so would that nobody can know.
+            plain, held = ran.landed and not alone, ran.cancel
+            result = ran.value if plain else await approvals.outcome(self, real, ran, mark)
             result = replace(result, seconds=self.now() - began, arguments=state.edited_arguments(call))
         repeat = state.repeat(call, result) if result.repeat and not self.tools.polls(call.name) else 0
         await self.record(replace(result, repeat=repeat), held)

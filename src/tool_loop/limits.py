@@ -22,7 +22,8 @@ class Limits:
     """Settings of one run; None switches a limit off. All but `window` count per question.
 
     `seconds` is wall-clock time of one attempt; a resumed run gets it anew. `last_word_seconds` of
-    it, at most a quarter, are kept for the final answer.
+    it, at most a quarter, are kept for the final answer. `grace_seconds` is how long a call that must
+    not run twice may go on after the run was cancelled, to land and get onto the record.
     """
 
     steps: int | None = 20  # recovery from two wrong guesses takes about six
@@ -36,6 +37,9 @@ class Limits:
     window: int | None = None  # size of the model's context in tokens, where known
     fill: float = 0.8  # compact when the next request would fill this much of the window
     last_word_seconds: float = 30.0
+    # An outcome that is known is worth a second of waiting, one that is not costs an investigation.
+    # Longer, and whoever pressed Ctrl-C would press it again; a server that shuts down may have more.
+    grace_seconds: float = 1.0
     # When to stop asking with tools, so that the last word still fits before `seconds`.
     soft_seconds: float | None = field(init=False, repr=False, compare=False, default=None)
 
@@ -49,8 +53,8 @@ class Limits:
         for tool, most in self.per_tool.items():
             if isinstance(most, bool) or not isinstance(most, int) or most < 0:
                 raise UsageError(f"Limits.per_tool[{tool!r}] must be a whole number, got {most!r}")
-        if not self.last_word_seconds >= 0:
-            raise UsageError(f"Limits.last_word_seconds must not be below zero, got {self.last_word_seconds!r}")
+        _no_less_than_none("last_word_seconds", self.last_word_seconds)
+        _no_less_than_none("grace_seconds", self.grace_seconds)
         if isinstance(self.answers, bool) or not isinstance(self.answers, int) or self.answers < 1:
             raise UsageError(f"Limits.answers must be a whole number above zero, got {self.answers!r}")
         if self.repeats < 2:
@@ -59,3 +63,8 @@ class Limits:
             raise UsageError(f"Limits.fill is a share of the window between 0 and 1, got {self.fill}")
         if self.seconds is not None:
             object.__setattr__(self, "soft_seconds", self.seconds - min(self.last_word_seconds, self.seconds / 4))
+
+
+def _no_less_than_none(name: str, seconds: float) -> None:
+    if isinstance(seconds, bool) or not seconds >= 0:  # not a number fails this, too
+        raise UsageError(f"Limits.{name} must not be below zero, got {seconds!r}")

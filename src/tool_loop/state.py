@@ -253,13 +253,21 @@ class State:
         decision = self.decision(call)
         return not self.cut and (decision.allowed if decision else call.id not in self.doubtful)
 
+    @property
+    def adrift(self) -> frozenset[str]:
+        """The open calls that may have happened, should this attempt be over: those that were in doubt
+        before, and those that were started and are without a result."""
+        return self.doubtful.union(self._started())
+
+    def _started(self) -> list[str]:
+        """They run one after another, each result recorded before the next starts: so of the open calls
+        of an intent the first may have happened, and the others certainly have not."""
+        firsts = (next((c for c in intent if c in self.pending), None) for intent in self.intents)
+        return [call_id for call_id in firsts if call_id is not None]
+
     def _resumed(self) -> None:
-        for intent in self.intents:
-            open_calls = [call_id for call_id in intent if call_id in self.pending]
-            # They run one after another, each result recorded before the next starts: so of those
-            # without a result the first may have happened, and the others certainly have not.
-            if open_calls:
-                self._doubt(open_calls[0])
+        for call_id in self._started():
+            self._doubt(call_id)
         self.intents.clear()
 
     def _doubt(self, call_id: str) -> None:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from .events import Event, Signal
+from .runtime.shield import done
 
 if TYPE_CHECKING:
     from .result import Result
@@ -55,5 +56,7 @@ async def streamed(start: Start) -> AsyncIterator[Stream]:
     try:
         yield stream
     finally:
+        # Once, and then until it is gone, whatever cancels us meanwhile: the run ends within its grace.
         running.cancel()
-        await asyncio.wait({running})
+        if held := await done((running,)):
+            raise held

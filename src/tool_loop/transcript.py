@@ -215,7 +215,7 @@ def cancelled(call: ToolCall) -> ToolReturned:
 
 
 def outcome_unknown(call: ToolCall, note: str = "") -> ToolReturned:
-    message = "this call was started, then the process stopped: it may or may not have happened"
+    message = "this call was started, then the run was interrupted: it may or may not have happened"
     hint = "check first whether it happened; only if it certainly did not, ask for it again"
     return _no_result(failed(call, "outcome_unknown", message, hint, **({"person": note} if note else {})))
 

@@ -104,7 +104,7 @@ def rich() -> list[Record]:
     w.put(e.IntentRecorded(("c9",), ("c9",)))
     w.put(e.RunInterrupted("cancelled"), 0.4)
     w.put(e.RunResumed("worker-2"), 42.0)
-    w.results(ToolReturned("c9", failure("outcome_unknown", "this call was started, then the process stopped: it may or may not have happened", "check first whether it happened"), "outcome_unknown", 0.0))  # fmt: skip
+    w.results(ToolReturned("c9", failure("outcome_unknown", "this call was started, then the run was interrupted: it may or may not have happened", "check first whether it happened"), "outcome_unknown", 0.0))  # fmt: skip
     w.put(e.Compacted(("c8",), "", 0), 0.1)
     w.reply(
         "Let me check whether the note was written.",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from tests.kit.runs import QUESTION, calls, log_of, of, says
-from tool_loop import Agent, MemoryJournal, ScriptedLLM, ToolRegistry, tool
-from tool_loop.agent import GRACE_SECONDS, Attempt
+from tool_loop import Agent, MemoryJournal, ScriptedLLM, ToolCall, ToolRegistry, tool
+from tool_loop.agent import Attempt
 from tool_loop.events import Event, ModelReplied, RunEnded, RunInterrupted, TextDelta, ToolReturned
 from tool_loop.journal.memory import MemoryLog
 from tool_loop.limits import Limits
@@ -131,7 +132,7 @@ def test_a_once_call_that_lands_within_the_grace_is_on_record() -> None:
     async def work() -> str:
         """Work."""
         started.set()
-        await asyncio.sleep(GRACE_SECONDS / 2)
+        await asyncio.sleep(Limits().grace_seconds / 2)
         return "landed"
 
     run_virtual(cancel_while(started, log, ToolRegistry([work]))())
@@ -140,8 +141,8 @@ def test_a_once_call_that_lands_within_the_grace_is_on_record() -> None:
     assert of(RunInterrupted, log.state.events) == [RunInterrupted("cancelled")]
 
 
-@pytest.mark.parametrize(("effect", "error"), [("once", "outcome_unknown"), ("read", "cancelled")])
-def test_a_call_that_does_not_land_is_told_for_what_it_is(effect: str, error: str) -> None:
+@pytest.mark.parametrize(("effect", "errors"), [("once", []), ("read", ["cancelled"])])
+def test_of_a_call_that_does_not_land_nothing_is_said_that_nobody_knows(effect: str, errors: list[str]) -> None:
     log = log_of()
     started = asyncio.Event()
 
@@ -154,7 +155,7 @@ def test_a_call_that_does_not_land_is_told_for_what_it_is(effect: str, error: st
 
     took = run_virtual(cancel_while(started, log, ToolRegistry([work]))())
 
-    assert [r.error for r in of(ToolReturned, log.state.events)] == [error]
+    assert [r.error for r in of(ToolReturned, log.state.events)] == errors
     assert took <= 2
 
 
@@ -178,10 +179,130 @@ def test_calls_that_were_not_started_are_cancelled_and_not_in_doubt() -> None:
 
     run_virtual(main())
 
-    assert [(r.call_id, r.error) for r in of(ToolReturned, log.state.events)] == [
-        ("1", "outcome_unknown"),
-        ("2", "cancelled"),
-    ]
+    assert [(r.call_id, r.error) for r in of(ToolReturned, log.state.events)] == [("2", "cancelled")]
+    assert log.state.adrift == {"1"}
+
+
+Finding = Callable[[], object]
+FINDINGS: dict[str, tuple[Finding | None, list[tuple[str, str | None]]]] = {
+    "the probe knows the result": (lambda: "found: paid", [("found: paid", None)]),
+    "the probe knows that it did not happen": (lambda: False, [("paid the 2nd time", None)]),
+    "the probe cannot tell": (lambda: None, [("may or may not have happened", "outcome_unknown")]),
+    "there is no probe": (None, [("may or may not have happened", "outcome_unknown")]),
+}
+
+
+@pytest.mark.parametrize("finding", FINDINGS)
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+def test_a_call_that_was_interrupted_is_looked_into_by_the_next_attempt_as_after_a_crash(
+    how: str, finding: str
+) -> None:
+    found, expected = FINDINGS[finding]
+    journal, starts = MemoryJournal(), []
+
+    @tool(effect="once")
+    async def pay() -> str:
+        """Pay."""
+        starts.append("pay")
+        if len(starts) == 1:
+            await asyncio.Event().wait()
+        return f"paid the {len(starts)}nd time"
+
+    if found is not None:
+        pay.probe(found)
+
+    async def main() -> None:
+        agent = Agent(ScriptedLLM(ToolCall("1", "pay"), "done"), [pay], journal=journal, limits=Limits(grace_seconds=3))
+        began = asyncio.get_running_loop().time()
+        running = asyncio.ensure_future(agent.run("q", run_id="r"))
+        if how == "timed out":
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(running, 5)
+        else:
+            await asyncio.sleep(5)
+            running.cancel()
+            await asyncio.wait({running})
+        assert asyncio.get_running_loop().time() - began == pytest.approx(8), "the grace is a setting"
+        assert of(ToolReturned, journal.events("r")) == []
+        assert (await agent.resume("r")).answer == "done"
+
+    run_virtual(main())
+
+    results = of(ToolReturned, journal.events("r"))
+    assert [r.error for r in results] == [error for _, error in expected]
+    assert all(text in r.content for r, (text, _) in zip(results, expected, strict=True))
+
+
+def test_a_call_in_doubt_stays_in_doubt_through_a_second_interruption() -> None:
+    journal, probes = MemoryJournal(), []
+
+    @tool(effect="once")
+    async def pay() -> str:
+        """Pay."""
+        await asyncio.Event().wait()
+        return ""
+
+    @pay.probe
+    async def paid() -> str:
+        probes.append(1)
+        if len(probes) == 1:
+            await asyncio.Event().wait()
+        return "paid"
+
+    async def main() -> None:
+        agent = Agent(ScriptedLLM(ToolCall("1", "pay"), "done"), [pay], journal=journal)
+        for attempt in (agent.run("q", run_id="r"), agent.resume("r")):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(attempt, 5)
+        assert (await agent.resume("r")).answer == "done"
+
+    run_virtual(main())
+
+    assert [r.content for r in of(ToolReturned, journal.events("r"))] == ["paid"]
+
+
+def test_a_call_that_still_runs_here_is_not_started_again_whatever_its_probe_says() -> None:
+    """A crash stops a thread, and a cancel does not: an attempt of the same process may find it at work."""
+    journal, starts, go = MemoryJournal(), [], threading.Event()
+
+    @tool(effect="once")
+    def pay() -> str:
+        """Pay."""
+        starts.append("pay")
+        go.wait(30)
+        return "paid"
+
+    pay.probe(lambda: False)
+
+    async def main() -> None:
+        limits = Limits(grace_seconds=0.05)
+        agent = Agent(ScriptedLLM(ToolCall("1", "pay"), "done"), [pay], journal=journal, limits=limits)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(agent.run("q", run_id="r"), 0.1)
+        assert (await agent.resume("r")).answer == "done"
+
+    try:
+        asyncio.run(main())
+    finally:
+        go.set()
+
+    assert starts == ["pay"]
+    assert [r.error for r in of(ToolReturned, journal.events("r"))] == ["outcome_unknown"]
+
+
+@pytest.mark.parametrize(("found", "content"), [("found: paid", "found: paid"), (None, "ran past its limit")])
+def test_a_call_whose_time_is_up_is_asked_about_where_a_probe_can_tell(found: str | None, content: str) -> None:
+    @tool(effect="once", timeout_seconds=2)
+    async def pay() -> str:
+        """Pay."""
+        await asyncio.Event().wait()
+        return ""
+
+    pay.probe(lambda: found)
+
+    result = run_virtual(Agent(ScriptedLLM(ToolCall("1", "pay"), "done"), [pay]).run("q"))
+
+    assert [content in r.content for r in of(ToolReturned, result.events)] == [True]
 
 
 def test_after_a_cancel_the_same_agent_can_resume() -> None:

@@ -16,8 +16,9 @@ from tool_loop import agent, transcript as messages
 from tool_loop.agent import Attempt
 from tool_loop.events import Event, IntentRecorded, ModelReplied, Restarted, ToolCall, ToolReturned
 from tool_loop.llm.retry import Retrying
-from tool_loop.loop import approvals, compaction, shield
+from tool_loop.loop import approvals, compaction
 from tool_loop.ports import Request
+from tool_loop.runtime import shield
 from tool_loop.state import State
 from tool_loop.transcript import ToolMessage, Transcript, shown
 

@@ -16,6 +16,7 @@ import pytest
 
 from tool_loop.errors import TOOL_ERROR_KINDS, ToolError, UsageError
 from tool_loop.events import ToolCall, ToolProgress, ToolReturned
+from tool_loop.runtime import shield
 from tool_loop.runtime.clock import run_virtual
 from tool_loop.runtime.threads import run_in_thread
 from tool_loop.toolbox import call as _call
@@ -511,9 +512,9 @@ def test_a_coroutine_that_ignores_its_cancellation_is_left_behind():
 
     async def main() -> tuple[ToolReturned, int]:
         result = await ToolRegistry([hand(stubborn, timeout_seconds=2)]).run(ToolCall("c", "hand"))
-        left = len(_call._abandoned)
+        left = len(shield._left_behind)
         await asyncio.sleep(200)
-        for task in list(_call._abandoned):
+        for task in list(shield._left_behind):
             task.cancel()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -525,7 +526,7 @@ def test_a_coroutine_that_ignores_its_cancellation_is_left_behind():
     assert told(result)["may_still_be_running"] is True
     assert result.seconds == 2 + _call.GRACE_SECONDS
     assert left == 1
-    assert not _call._abandoned
+    assert not shield._left_behind
 
 
 def test_a_result_that_comes_in_the_time_for_cleaning_up_is_kept():
@@ -863,7 +864,7 @@ def test_importing_and_decorating_load_nothing_heavy():
     assert python(code) == "[]\n"
 
 
-def test_a_call_of_a_hand_written_async_tool_passes_through_two_of_our_files():
+def test_a_call_of_a_hand_written_async_tool_passes_through_two_files_of_the_toolbox():
     async def work(a: str) -> str:
         return a
 
@@ -883,7 +884,7 @@ def test_a_call_of_a_hand_written_async_tool_passes_through_two_of_our_files():
             sys.setprofile(None)
 
     assert asyncio.run(main()).content == "x"
-    assert files == {"registry.py", "call.py"}
+    assert files == {"registry.py", "call.py", "shield.py"}, "the shield waits for all that is waited for"
 
 
 def test_every_kind_the_registry_produces_is_in_the_catalogue(caplog):

@@ -100,6 +100,8 @@ class _Check:
                     self._resumed()
                 case RunEnded():
                     self._ended(event)
+                case RunInterrupted(kind="cancelled") if left := sorted(self.state.pending.keys() - self.state.adrift):
+                    self.broken("I22", f"cancelled, and the calls {left} have no result and are not in doubt")
                 case RunContinued() | RunStarted() | Reminded() | LimitReached() | RunInterrupted():
                     pass
             if any(broken.rule == "I2" and broken.index == self.index for broken in self.found):

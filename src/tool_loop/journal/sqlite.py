@@ -29,7 +29,7 @@ from typing import Self, TypeAlias
 
 from tool_loop.errors import JournalError, UsageError
 from tool_loop.events import ApprovalDecided, Event
-from tool_loop.loop.shield import settle
+from tool_loop.runtime.shield import settle
 from tool_loop.state import State
 
 from . import codec, schema as file, statements as store

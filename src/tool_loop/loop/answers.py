@@ -17,9 +17,8 @@ from tool_loop import transcript as say
 from tool_loop.errors import FatalError, ToolError
 from tool_loop.events import LimitReached, Reminded
 from tool_loop.ports import AnswerSpec
+from tool_loop.runtime.shield import settle
 from tool_loop.runtime.threads import run_in_thread
-
-from .shield import settle
 
 if TYPE_CHECKING:
     from tool_loop.agent import Attempt

@@ -1,4 +1,4 @@
-"""What an approval allows, and what becomes of a call that a crash left in doubt.
+"""What an approval allows, and what becomes of a call that a crash or a cancel left in doubt.
 
 An approval is bound to a fingerprint of exactly what was shown (tool, definition, arguments, scope),
 and is used up by the one `IntentRecorded` that names it. No allow means no run.
@@ -7,16 +7,15 @@ and is used up by the one `IntentRecorded` that names it. No allow means no run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from tool_loop import permissions, transcript as say
 from tool_loop.events import ApprovalDecided, ApprovalRequest, ApprovalRequested, IntentRecorded, ToolCall, ToolReturned
 from tool_loop.ports import Pending, Preview, Reviewer, Tools
+from tool_loop.runtime.shield import Settled, settle
 from tool_loop.state import State
-
-from .shield import settle
 
 if TYPE_CHECKING:
     from tool_loop.agent import Attempt
@@ -136,7 +135,7 @@ async def look_into(attempt: Attempt, call: ToolCall) -> ToolReturned | None:
     if (never_ran := tools.refuse(call)) is not None:
         return never_ran
     mark = {"mark": state.marks[call.id]} if call.id in state.marks else {}
-    found = await tools.probe(call, key=attempt.key(call), **mark)
+    found = await _probed(attempt, call, mark)
     if isinstance(found, ToolReturned):
         return found
     gated = tools.needs_approval(call) or call.id in state.reviewed
@@ -147,6 +146,39 @@ async def look_into(attempt: Attempt, call: ToolCall) -> ToolReturned | None:
         await attempt.record(ApprovalRequested((_request(state, tools, call, previewed(tools, call)),)))
         return None
     return say.outcome_unknown(call)
+
+
+async def outcome(
+    attempt: Attempt, call: ToolCall, ran: Settled[ToolReturned], mark: Mapping[str, str]
+) -> ToolReturned:
+    """The result of a call that ran, from which a cancel may have called us away.
+
+    Raises that cancel when the call must not run twice and did not land: then it has no result and is
+    `adrift`, as a crash would leave it, and the next attempt looks into it.
+    """
+    alone = attempt.alone(call)
+    if not ran.landed and ran.cancel and alone:
+        attempt.adrift.add(call.id)
+        raise ran.cancel
+    if not ran.landed:
+        return say.outcome_unknown(call) if alone else say.cancelled(call)
+    if alone and not ran.cancel and ran.value.error == "timed_out":
+        # It was stopped somewhere in between, or still runs. Where its probe knows its result, that counts.
+        found = await _probed(attempt, call, mark)
+        return found if isinstance(found, ToolReturned) else ran.value
+    return ran.value
+
+
+async def _probed(attempt: Attempt, call: ToolCall, mark: Mapping[str, str]) -> ToolReturned | bool | None:
+    """What the probe says; None, which is always safe, when it cannot tell, fails, or takes too long."""
+    asked = await settle(attempt.tools.probe(call, key=attempt.key(call), **mark), until=attempt.until())
+    if asked.cancel:
+        attempt.adrift.add(call.id)
+        raise asked.cancel
+    if asked.error is not None:
+        logger.warning("a probe failed: nobody knows whether the call happened", exc_info=asked.error)
+        return None
+    return asked.value
 
 
 def pending(state: State, tools: Tools, call: ToolCall, preview: Preview | None = None) -> Pending:

@@ -26,9 +26,8 @@ from tool_loop.events import (
     Usage,
 )
 from tool_loop.ports import Emit
+from tool_loop.runtime.shield import settle
 from tool_loop.state import State
-
-from .shield import settle
 
 if TYPE_CHECKING:
     from tool_loop.agent import Attempt

@@ -93,6 +93,8 @@ def _do(
 ) -> None:
     value: Any = None
     error: BaseException | None = None
+    if future.cancelled():
+        return  # given up before it began: what nobody waits for need not happen
     try:
         value = context.run(func)
     except StopIteration as stop:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.errors import ToolError, UsageError
+from tool_loop.runtime.shield import stopped, watched
 from tool_loop.runtime.threads import run_in_thread
 
 from .failures import bad_json, crashed, gave_up, not_an_object, timed_out, too_deep, unshowable
@@ -44,8 +45,10 @@ WHOLE_FLOAT: Final = re.compile(r"[0-9](?:\.0*(?![0-9])|[eE])")
 # second of its deadline, and this leaves the loop the other half.
 GRACE_SECONDS: Final = 0.5
 
-# asyncio holds its tasks weakly: one that ignores its cancellation would be destroyed midway.
-_abandoned: set[asyncio.Future[Any]] = set()
+
+# Keys of the calls that are being carried out in this process. A crash ends them, a cancel does not
+# always: while one is in here, no probe can say for sure that it has not happened.
+at_work: set[str] = set()
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -188,13 +191,20 @@ class Raised(Exception):
 
 
 async def perform(
-    func: Callable[..., Any], arguments: dict[str, Any], convert: Convert, ends: float | None, *, in_task: bool
+    func: Callable[..., Any],
+    arguments: dict[str, Any],
+    convert: Convert,
+    ends: float | None,
+    *,
+    in_task: bool,
+    key: str = "",
 ) -> Any:
     """Call the function, in a task or on a thread, wait until `ends`, and return `convert(what it returned)`.
 
     `convert` runs beside the function, since it too may call code of the tool's author. Raises the
     `Exception` that came of either, `Raised` around anything worse, and `OutOfTime`. When this is
-    cancelled, a task is stopped (it gets `GRACE_SECONDS` to clean up) and a thread left to itself.
+    cancelled, a task is stopped (it gets `GRACE_SECONDS` to clean up) and a thread left to itself. A `key`
+    is in `at_work` until the function has really ended, however long ago we stopped waiting for it.
     """
     loop = asyncio.get_running_loop()
     if ends is not None and ends <= loop.time():
@@ -203,11 +213,15 @@ async def perform(
     if in_task:
         # A task of its own, because a coroutine that ignores its cancellation must not hold us.
         work = loop.create_task(_awaited(func, arguments, convert))
+        if key:
+            at_work.add(key)
+            work.add_done_callback(lambda _: at_work.discard(key))
     else:
         over: list[bool] = []
-        work = run_in_thread(partial(_called, func, arguments, convert, over))
+        called = partial(_called, func, arguments, convert, over)
+        work = run_in_thread(partial(_noted, key, called) if key else called)
     try:
-        outcome = await _settled(work, ends, loop)
+        outcome = await _settled(work, ends, in_task=in_task)
     finally:
         if not in_task:
             over.append(True)  # a thread that still draws items one by one can stop at the next
@@ -215,32 +229,24 @@ async def perform(
         # A plain function may hand out a coroutine: a lambda around an async function does. Or what it
         # returned holds one, and was converted as far as a thread can.
         convert = _itself if _is_later(outcome) else convert
-        return await perform(partial(_itself, outcome), {}, convert, ends, in_task=True)
+        return await perform(partial(_itself, outcome), {}, convert, ends, in_task=True, key=key)
     return outcome
 
 
-async def _settled(work: asyncio.Future[Any], ends: float | None, loop: asyncio.AbstractEventLoop) -> Any:
-    over: asyncio.Future[None] = loop.create_future()  # less than half of what `asyncio.wait` takes for one
-
-    def wake(_: object) -> None:
-        if not over.done():
-            over.set_result(None)
-
-    work.add_done_callback(wake)
-    timer = None if ends is None else loop.call_at(ends, wake, None)
-    try:
-        await over
-    except asyncio.CancelledError:
-        await _stop(work)
-        raise
-    finally:
-        if timer is not None:
-            timer.cancel()
+async def _settled(work: asyncio.Future[Any], ends: float | None, *, in_task: bool) -> Any:
+    cancel = await watched(work, ends)
     late = not work.done()
     if late:
-        await _stop(work)
-        if not isinstance(work, asyncio.Task) or not work.done():
-            raise OutOfTime(started=True, running=True)
+        # A task is told to stop, and may take a moment; a thread does not listen.
+        again = await stopped(work, GRACE_SECONDS) if in_task else None
+        cancel = cancel or again
+    running = not work.done()
+    if running and not in_task:
+        work.cancel()  # no longer waited for
+    if cancel:
+        raise cancel
+    if running:
+        raise OutOfTime(started=True, running=True)
     # A tool that cancels itself has not been cancelled by anyone: to us it has crashed.
     outcome = Raised(asyncio.CancelledError()) if work.cancelled() else work.result()
     if not isinstance(outcome, Raised):
@@ -248,15 +254,6 @@ async def _settled(work: asyncio.Future[Any], ends: float | None, loop: asyncio.
     if late:
         raise OutOfTime(started=True, running=False)
     raise outcome.error if isinstance(outcome.error, Exception) else outcome
-
-
-async def _stop(work: asyncio.Future[Any]) -> None:
-    """Tell the work to stop, and wait a little where that can help: a thread does not listen."""
-    work.cancel()
-    if isinstance(work, asyncio.Task):
-        _abandoned.add(work)
-        work.add_done_callback(_abandoned.discard)
-        await asyncio.wait((work,), timeout=GRACE_SECONDS)
 
 
 async def _awaited(func: Callable[..., Any], arguments: dict[str, Any], convert: Convert) -> Any:
@@ -279,6 +276,14 @@ def _called(func: Callable[..., Any], arguments: dict[str, Any], convert: Conver
         return converted.on_thread(over.__len__) if _is_later(converted) else converted
     except BaseException as error:  # on a thread nobody else would see it
         return Raised(error)
+
+
+def _noted(key: str, called: Callable[[], Any]) -> Any:
+    at_work.add(key)
+    try:
+        return called()
+    finally:
+        at_work.discard(key)
 
 
 def _is_later(converted: Any) -> bool:

@@ -36,7 +36,7 @@ from tool_loop.errors import ToolError, UsageError
 from tool_loop.events import Event, Signal, ToolCall, ToolReturned
 from tool_loop.ports import Effect, Emit, Preview, Tools, ToolSpec
 
-from .call import as_error, as_text, canonical, checked, parse_arguments, perform, ready
+from .call import as_error, as_text, at_work, canonical, checked, parse_arguments, perform, ready
 from .conditions import specs_here
 from .failures import failure, kind_of, unknown_tool
 from .signature import is_async
@@ -269,7 +269,8 @@ class ToolRegistry:
             # What may change something is done to its end, however much of its result can be shown.
             convert = partial(as_text, limit=limit, drain=item.effect != "read")
             ends = _ends(item, started, deadline)
-            content, kind = await perform(item.func, arguments, convert, ends, in_task=item.is_async), None
+            noted = "" if item.effect in ("read", "idempotent") else key
+            content, kind = await perform(item.func, arguments, convert, ends, in_task=item.is_async, key=noted), None
         except Exception as raised:
             # The one place where what a tool raises becomes a result. A cancel is no Exception and goes on.
             error = as_error(raised, item, started, deadline)
@@ -282,13 +283,13 @@ class ToolRegistry:
         return ToolReturned(call.id, content, kind, loop.time() - started, untrusted=untrusted)
 
     async def probe(self, call: ToolCall, *, key: str = "", mark: str = "") -> ToolReturned | bool | None:
-        """What became of a call that was started before a crash: its result, False (not run), or None.
+        """What became of a call that was started and interrupted: its result, False (not run), or None.
 
         A probe looks, it does not act, so it may be asked as often as one likes. One that fails or takes
-        too long cannot tell, and then a person decides, or the model is told that nobody knows.
+        too long cannot tell, nor can any while the call still runs here: then a person or the model decides.
         """
         item = self._tools.get(call.name)
-        if item is None or item.probe_func is None:
+        if item is None or item.probe_func is None or key in at_work:
             return None
         started = asyncio.get_running_loop().time()
         try:

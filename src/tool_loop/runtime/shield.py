@@ -1,10 +1,26 @@
-"""Waiting without losing an outcome: how the loop waits for anything whose outcome must get onto the record."""
+"""Waiting without losing an outcome, and without being held up by what never ends.
+
+A cancel asks its task to leave; it cannot undo what a tool or a server has already done. So whoever
+waits for an outcome holds the cancel back, waits a little longer, and raises it afterwards. Three
+rules keep that from becoming a wait without an end:
+
+1. The time at which it ends is fixed once, when the first cancel comes, and compared with the clock
+   at each turn. Some cancel again and again: a cancel scope of anyio (Starlette, FastAPI and MCP have
+   one around everything) does so at every turn of the event loop, until the task has left.
+2. Nothing is begun anew by a further cancel: no timer, and no second cancel of what is waited for.
+3. Where anyio is in the process, what is left of the wait is shielded from its scopes. They would
+   keep a core busy with cancelling for as long as we hold it back.
+
+Knows nothing about models and tools.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Generator, Sequence
+import sys
+from collections.abc import Collection, Coroutine, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -19,6 +35,9 @@ logger = logging.getLogger(__name__)
 # How long cancelled work may take to clean up. After that it is left behind: a run has to end within
 # a second of its deadline, whatever a tool or a server does.
 UNWIND_SECONDS = 0.8
+
+# asyncio holds its tasks weakly: one that ignores its cancellation would be destroyed midway.
+_left_behind: set[asyncio.Future[Any]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +68,56 @@ async def settle(work: Coroutine[Any, Any, T], *, until: float | None = None, gr
 
     The caller looks at the outcome first and raises the cancel afterwards, so that a result that was
     there is never lost to a cancel in the same turn of the event loop. `until` (a time of the loop's
-    clock) is when the work is cancelled. After a cancel of the caller it may go on for `grace`
+    clock) is when the work is cancelled. After the first cancel of the caller it may go on for `grace`
     seconds; None means until it is done, for writes that must not be interrupted.
     """
     clock = asyncio.get_running_loop().time
     task = asyncio.ensure_future(work)
+    held = await watched(task, until)
+    if held and not task.done() and (grace is None or grace > 0):
+        end = None if grace is None else clock() + grace
+        await done((task,), until if end is None or (until is not None and until < end) else end)
+    late = await stopped(task, UNWIND_SECONDS)
+    return Settled(task, held or late)
+
+
+async def stopped(work: asyncio.Future[Any], seconds: float) -> asyncio.CancelledError | None:
+    """Cancel it, unless it is over, and wait until it is, for so long at most; the cancel that came meanwhile."""
+    if work.done():
+        return None
+    work.cancel()
+    held = await done((work,), asyncio.get_running_loop().time() + seconds)
+    if not work.done():
+        _left_behind.add(work)
+        work.add_done_callback(_left_behind.discard)
+        logger.warning("left a task behind that does not end when it is cancelled", extra={"task": repr(work)})
+    return held
+
+
+async def done(works: Collection[asyncio.Future[Any]], until: float | None = None) -> asyncio.CancelledError | None:
+    """Wait until all of these are over or the time has come, whatever cancels the caller; the first cancel."""
+    clock = asyncio.get_running_loop().time
     held: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await _done(task, until)
-        except asyncio.CancelledError as cancel:
-            held = cancel
-            if grace is not None:
-                end = clock() + grace
-                until = end if until is None else min(until, end)
-            continue
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=UNWIND_SECONDS)
-            if not task.done():
-                logger.warning("left a task behind that does not end when it is cancelled", extra={"task": repr(task)})
-            break
-    return Settled(task, held)
+    with _shielded():
+        while (left := [work for work in works if not work.done()]) and (until is None or clock() < until):
+            cancel = await watched(left[0], until)
+            held = held or cancel
+    return held
 
 
-async def _done(task: asyncio.Task[Any], until: float | None) -> None:
-    """Until the task is over or the time has come. At each step the loop waits twice or more, and
-    `asyncio.wait` for one task takes half as long again."""
+def _shielded() -> AbstractContextManager[object]:
+    """Keeps the cancel scopes of anyio out, where there are any: asyncio's own cancels come through."""
+    anyio = sys.modules.get("anyio")
+    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
+
+
+async def watched(work: asyncio.Future[Any], until: float | None) -> asyncio.CancelledError | None:
+    """Wait until it is over, the time has come, or a cancel comes, which is returned.
+
+    At each step the loop waits twice or more, and `asyncio.wait` for one task takes twice as long.
+    """
+    if work.done():  # at once, where tasks are started eagerly
+        return None
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
 
@@ -83,14 +125,17 @@ async def _done(task: asyncio.Task[Any], until: float | None) -> None:
         if not over.done():
             over.set_result(None)
 
-    task.add_done_callback(wake)
+    work.add_done_callback(wake)
     timer = None if until is None else loop.call_at(until, wake, None)
     try:
         await over
+    except asyncio.CancelledError as cancel:
+        return cancel
     finally:
-        task.remove_done_callback(wake)
+        work.remove_done_callback(wake)
         if timer is not None:
             timer.cancel()
+    return None
 
 
 async def recorded(log: RunLog, event: Event, emit: Emit) -> asyncio.CancelledError | None:
@@ -155,20 +200,17 @@ async def together(works: Sequence[Coroutine[Any, Any, None]], *, one_by_one: bo
     # another order at each run, so that two runs of the same seed had different records.
     tasks = [asyncio.ensure_future(work) for work in works]
     held: asyncio.CancelledError | None = None
-    stopping = False
-    while waiting := [task for task in tasks if not task.done()]:
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
-        except asyncio.CancelledError as cancel:
-            held, stopping = cancel, False
-        if not stopping and (held or any(task.done() and _error(task) for task in tasks)):
-            stopping = True
-            for task in waiting:
-                task.cancel()
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    except asyncio.CancelledError as cancel:
+        held = cancel
+    for task in tasks:
+        task.cancel()  # once: each of them holds it back for as long as its own rules allow, and then ends
+    again = await done(tasks)
     if error := next((e for e in map(_error, tasks) if e is not None), None):
         raise error
-    if held:
-        raise held
+    if first := held or again:
+        raise first
 
 
 def _error(task: asyncio.Task[None]) -> BaseException | None:

@@ -79,7 +79,7 @@ def ask(cli: Cli, *words: str, calls: tuple[ToolCall, ...] = (PAY,)) -> str:
 def pasted(cli: Cli, said: str, *words: str) -> Ran:
     """What was printed, run as a shell would run it, against a server that answers."""
     command = said.strip().splitlines()[-1]
-    command = command.split(": ", 1)[1] if command.startswith(("go on", "Then")) else command.strip()
+    command = command.split(": ", 1)[1] if command.startswith(("go on", "Then", "or name")) else command.strip()
     parts = shlex.split(command)
     stood = cli.root
     if parts[0] == "cd":
@@ -227,8 +227,8 @@ def test_a_run_of_a_program_is_not_driven_with_the_tools_of_this_directory(shop:
     before = events(shop)
     refused = [shop("resume", "--last"), shop("resume", "--last", "--tools", "mine.py:both", "--unpark")]
 
-    assert "go on with: tool-loop resume" in approved.out
-    assert approved.out.endswith("--agent MODULE:NAME\n")
+    assert f"a program made this run, and goes on with it: agent.resume('{run_id}')\n" in approved.out
+    assert approved.out.endswith(f"or name its agent: tool-loop resume {run_id} --agent MODULE:NAME\n")
     assert [ran.code for ran in refused] == [2, 2]
     assert f'run {run_id} was made by agent "refunds" of a program' in refused[0].err
     assert "this command has no pay. Nothing of it was touched." in refused[0].err
@@ -359,6 +359,21 @@ def test_a_journal_given_by_name_does_not_weaken_the_policy_or_widen_the_limits(
     assert (theirs.approve, theirs.model, mine.approve) == (None, "m", "never")
     assert (limits_of(theirs).steps, limits_of(theirs).tokens, limits_of(theirs).seconds) == (20, 200_000, 60)
     assert (limits_of(mine).steps, limits_of(mine).tokens, mine.max_usd) == (None, 10**9, None)
+
+
+def test_what_a_journal_given_by_name_says_was_allowed_is_said_before_it_runs(shop: Cli) -> None:
+    with FaultServer([looks(PAY)]) as server:
+        shop.at(server)
+        shop("ask", "q", "--tools", "mine.py:both", "--journal", "team")
+        shop("approve", "--last", "--journal", "team", "--by", "ada")
+    with FaultServer([ok_chat("Done.")] * 2) as server:
+        shop.at(server)
+        told = shop(
+            "resume", "--last", "--tools", "mine.py:both", "--journal", "team", "--base-url", f"{server.url}/v1"
+        )
+
+    assert told.code == 0
+    assert "this journal says that ada allowed pay (call p1)" in told.err
 
 
 def test_an_approval_that_stands_in_a_forged_record_allows_nothing(shop: Cli) -> None:

@@ -13,7 +13,7 @@ from tool_loop.events import ToolCall
 from tool_loop.state import State
 
 from . import _options
-from ._driver import going_on
+from ._driver import going_on, of_a_program
 from ._setup import parsed_meta, recorded_meta
 from ._shown import fits, screenful, shown_call, too_long
 from ._store import find_run, person, saved_runs
@@ -54,8 +54,13 @@ def decide(args: Namespace, *, allow: bool) -> int:
     out.line(f"{'allowed' if allow else 'denied'}: call {call.id}")
     if left:
         out.line(f"still waiting: {', '.join(one_line(f'{other.id} ({other.name})') for other in left)}")
+        return 0
+    meta = parsed_meta(recorded_meta(events))
+    if of_a_program(meta):
+        out.line(f"a program made this run, and goes on with it: agent.resume({run_id!r})")
+        out.line(f"or name its agent: {going_on(run_id, args.journal, meta)}")
     else:
-        out.line(f"go on with: {going_on(run_id, args.journal, parsed_meta(recorded_meta(events)))}")
+        out.line(f"go on with: {going_on(run_id, args.journal, meta)}")
     return 0
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tool_loop.console.unseen import exact
 from tool_loop.errors import UsageError
 from tool_loop.events import Event, ModelReplied, RunEnded
+from tool_loop.state import State
 
 from ._setup import ASK, configured_now, parsed_meta, recorded_meta, recorded_tools
 from ._store import run_command
@@ -66,7 +67,7 @@ def compared(run_id: str, events: Sequence[Event], tools: Tools, args: Namespace
     used = recorded or {call.name for event in events if isinstance(event, ModelReplied) for call in event.calls}
     missing = [name for name in used if name not in here]
     other = [name for name in recorded if name in here and here[name] != recorded[name]]
-    ours = driver.get("agent") == ASK if driver else "root" in meta
+    ours = not of_a_program(meta)
     strange = not ours and not args.agent and bool(other or (used and not recorded))
     if missing and args.agent:
         raise UsageError(f"run {run_id} uses tools that this agent does not have: {_names(missing)}. {_UNTOUCHED}")
@@ -100,12 +101,28 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(map(exact, found[:5])) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
 
 
+def of_a_program(meta: Mapping[str, Any]) -> bool:
+    """Whether the run was made by an agent of somebody's program, and not by this command line."""
+    driver = _driver(meta)
+    return bool(driver.get("agent") != ASK if driver else "root" not in meta)
+
+
+def allowed_elsewhere(events: Sequence[Event]) -> list[str]:
+    """What a record that anybody could have written says was allowed, and would run now."""
+    state = State.of(events)
+    made = [(call, state.decisions.get(call.id)) for call in state.pending.values()]
+    return [
+        f"this journal says that {exact(by.by) or 'somebody'} allowed {exact(call.name)} (call {call.id})"
+        for call, by in made
+        if by is not None and by.allowed
+    ]
+
+
 def going_on(run_id: str, journal: str | None, meta: Mapping[str, Any], agent: str | None = None) -> str:
     """The command that goes on with a run that recorded this `meta`; it works when it is pasted here."""
     if agent:
         return run_command("resume", run_id, journal, options=["--agent", _placed(agent, str(Path.cwd()))])
-    driver = _driver(meta)
-    if driver.get("agent") != ASK if driver else "root" not in meta:
+    if of_a_program(meta):
         return run_command("resume", run_id, journal, options=["--agent", "MODULE:NAME"])
     where = meta.get("tools_dir")
     where = where if isinstance(where, str) and where and where.isprintable() else str(Path.cwd())

@@ -26,7 +26,7 @@ from tool_loop.result import Result
 
 from . import PIPE_CLOSED
 from ._cost import pricing
-from ._driver import check_options, check_tools_said, compared, going_on, has_ended
+from ._driver import allowed_elsewhere, check_options, check_tools_said, compared, going_on, has_ended
 from ._failure import explain
 from ._interrupt import Interrupts
 from ._output import AnswerFile, JsonLines
@@ -79,6 +79,8 @@ class Session:
             spoken = run_command("resume", run_id, args.journal)
             args = with_recorded(args, recorded_meta(earlier), ours=ours, spoken=spoken)
         session = cls(args, run_id, journal, earlier)
+        if goes_on and not is_ours(args):
+            session.notices += allowed_elsewhere(earlier)
         if goes_on:
             session.notices += compared(run_id, earlier, session.tools, args)
         return session

@@ -22,6 +22,7 @@ from tool_loop.state import State
 
 from ._setup import ASK, configured_now, parsed_meta, recorded_meta, recorded_tools
 from ._store import run_command
+from ._work import option_for, said_work, work_options
 
 if TYPE_CHECKING:
     from tool_loop.ports import Tools
@@ -42,6 +43,8 @@ def check_options(args: Namespace) -> None:
     if said := [name for name in _ITS_OWN if args.agent and getattr(args, name, None) is not None]:
         words = ", ".join(f"--{name.replace('_', '-')}" for name in said)
         raise UsageError(f"--agent brings its own model, tools and prices: leave out {words}")
+    if args.agent and (words := ", ".join(said_work(args))):
+        raise UsageError(f"--agent brings its own tools: leave out {words}")
 
 
 def check_tools_said(run_id: str, args: Namespace, events: Sequence[Event]) -> None:
@@ -71,6 +74,9 @@ def compared(run_id: str, events: Sequence[Event], tools: Tools, args: Namespace
     strange = not ours and not args.agent and bool(other or (used and not recorded))
     if missing and args.agent:
         raise UsageError(f"run {run_id} uses tools that this agent does not have: {_names(missing)}. {_UNTOUCHED}")
+    if missing and ours and all(map(option_for, missing)):
+        again = " ".join(dict.fromkeys(map(option_for, missing)))
+        raise UsageError(f"run {run_id} uses {_names(missing)}: give {again} again. {_UNTOUCHED}")
     if missing and ours:
         raise UsageError(f"run {run_id} uses {_names(missing)}: name these tools with --tools. {_UNTOUCHED}")
     if missing or strange:
@@ -143,6 +149,7 @@ def going_on(run_id: str, journal: str | None, meta: Mapping[str, Any], agent: s
             options += ["--base-url", url]
         if meta.get("approve") == "never":
             options += ["--approve", "never"]
+        options += work_options(meta)
     command = run_command("resume", run_id, journal, options=options)
     return f"cd {quote(where)} && {command}" if moved else command
 

@@ -21,6 +21,7 @@ from tool_loop.events import Event, RunStarted
 from tool_loop.limits import Limits
 
 from ._options import APIS, POLICIES
+from ._work import recorded_work, with_recorded_work, work_tools
 
 if TYPE_CHECKING:
     from tool_loop.ports import LLM
@@ -71,6 +72,7 @@ def with_recorded(args: Namespace, meta: str, *, ours: bool = True, spoken: str 
             value = _harmless(name, value, spoken)
         setattr(filled, name, value)
         filled.url_from_record |= name == "base_url" and value is not None
+    with_recorded_work(filled, recorded, ours=ours)
     return filled
 
 
@@ -138,9 +140,8 @@ def _said(value: T | None, default: T | None) -> T | None:
 
 
 def tools_of(args: Namespace) -> ToolRegistry:
-    """The three tools for the root and the person's own, with the policy for approvals."""
+    """The package's tools for the root, as far as the options go, and the person's own; with the policy."""
     from tool_loop.toolbox.registry import ToolRegistry
-    from tool_loop.tools import workspace_tools
 
     from ._programs import own_tools
 
@@ -149,7 +150,7 @@ def tools_of(args: Namespace) -> ToolRegistry:
     own = [tool for spec in args.tools or () for tool in own_tools(spec)]
     # An approval holds for the directory it was given in, and for no other.
     scope = f"{os.path.realpath(root)} {approve}"
-    return ToolRegistry([*workspace_tools(root), *own], approve=approve, scope=scope)
+    return ToolRegistry([*work_tools(args), *own], approve=approve, scope=scope)
 
 
 def llm_of(args: Namespace, notice: Callable[[str], None], environ: Mapping[str, str] = os.environ) -> LLM:
@@ -187,6 +188,7 @@ def meta_of(args: Namespace, llm: LLM, environ: Mapping[str, str] = os.environ) 
     said["dialect"] = str(getattr(llm, "origin", "")).partition(":")[0]
     name, default = _ANTHROPIC if said["dialect"] == "messages" else _OPENAI
     said["base_url"] = _without_secrets(args.base_url or environ.get(name) or default)
+    said["work"] = recorded_work(args) or None
     return {name: value for name, value in said.items() if value is not None} | {"version": __version__}
 
 

@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from . import EXIT_CODES, _options, command
+from ._work import add_work
 
 EPILOG = f"""\
 On a terminal the answer appears as it is written. Into a pipe or a file goes only what is final, because
@@ -27,6 +28,7 @@ def register(subparsers: Any) -> None:
     _options.add_journal(keep)
     _options.add_agent(parser)
     _options.add_tools(parser)
+    add_work(parser)
     _options.add_model(parser)
     _options.add_limits(parser)
     _options.add_output(parser)

@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from . import EXIT_CODES, _options, command
+from ._work import add_work
 
 
 def register(subparsers: Any) -> None:
@@ -17,6 +18,7 @@ def register(subparsers: Any) -> None:
     )
     _options.add_agent(parser)
     _options.add_tools(parser)
+    add_work(parser)
     _options.add_model(parser)
     _options.add_limits(parser)
     _options.add_output(parser)

@@ -587,3 +587,17 @@ def test_arguments_of_a_run_recorded_as_json_stay_byte_for_byte_where_they_are_o
 
     assert f"<pre>{escaped(raw)}</pre>" in html
     assert json.loads(raw) == {"a": 2}
+
+
+def test_what_a_call_changed_is_shown_as_a_diff() -> None:
+    call = ToolCall("e", "edit_file", '{"path": "a.py", "old": "a\\nb", "new": "a\\n<c>"}')
+    events = [
+        RunStarted("q"),
+        ModelReplied("", (call,), "tool_calls"),
+        ToolReturned("e", "edited a.py"),
+        RunEnded("answered", "x"),
+    ]
+
+    html = page(records(*events))
+
+    assert "<pre class=patch><span> a</span><del>-b</del><ins>+&lt;c&gt;</ins></pre>" in html

@@ -38,6 +38,7 @@ from tool_loop.events import (
 from tool_loop.limits import Limits
 
 from .describe import call_line, compaction_line, decision_line, full, outcome_line, retry_line
+from .done import done_lines
 from .status import FRAME_SECONDS, Status
 from .tally import Tally, duration, plural
 from .terminal import Region, Terminal, clip, one_line, safe
@@ -157,7 +158,9 @@ class Live:
         number = f"{self.tally.steps:>2}" if self._numbered != self.tally.steps else "  "
         self._numbered = self.tally.steps
         mark = self._err.style(good, "green") if result.error is None else self._err.style(bad, "red")
-        self._above(f"{number} {mark} {clip(line, self._err.columns - 6)}")
+        room = self._err.columns - 6
+        below = [self._err.style(clip(safe(text), room), style) for text, style in done_lines(call, result)]
+        self._above("\n".join([f"{number} {mark} {clip(line, room)}", *(f"     {text}" for text in below)]))
 
     def _progress(self, said: ToolProgress) -> None:
         if self._region is None and (call := self._status.call(said.call_id)):

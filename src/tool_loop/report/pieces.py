@@ -5,12 +5,13 @@ Terse on purpose: a run of 400 steps has a thousand rows, and each byte here is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tool_loop.events import ModelReplied
 
 from .text import attribute, block, count, dollars, escaped, fields, line, seconds
 
+_PATCH_LINES = 1_000
 LINE = 140  # characters of a text on one line: about what a wide screen shows before the bar
 
 
@@ -47,6 +48,15 @@ def titled(title: str, body: str) -> str:
 
 def pairs(items: Iterable[tuple[str, str]]) -> str:
     return f"<dl>{''.join(f'<dt>{escaped(k)}<dd>{escaped(v)}' for k, v in items)}</dl>"
+
+
+def patch(lines: Sequence[str]) -> str:
+    """Lines that went and came; said by their first character as well as by their colour."""
+    kinds = {"+": "ins", "-": "del"}
+    drawn = ((kinds.get(line[:1], "span"), escaped(line)) for line in lines[:_PATCH_LINES])
+    shown = "".join(f"<{kind}>{text}</{kind}>" for kind, text in drawn)
+    more = f"<p><small>{len(lines) - _PATCH_LINES:,} more lines</small>" if len(lines) > _PATCH_LINES else ""
+    return f"<pre class=patch>{shown}</pre>{more}"
 
 
 def given(text: str) -> str:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tool_loop.changes import change_lines
 from tool_loop.events import ModelReplied, ToolReturned
 
 from . import pieces
 from .clock import Axis
 from .model import CallRow, NoteRow, Recovery, Row, StepRow
 from .notes import decided, note
-from .pieces import given, pairs, say, skim, tag, titled
+from .pieces import given, pairs, patch, say, skim, tag, titled
 from .text import arguments, block, count, dollars, escaped, fields, line, many, pretty, seconds
 
 # Why a reply ended, where that is worth a word; the usual ends are not.
@@ -158,6 +159,8 @@ def _call_body(item: CallRow) -> Iterable[str]:
         yield titled("Arguments the model asked for", given(item.call.arguments))
     else:
         yield given(item.call.arguments)
+    if changed := change_lines(item.call, result) if result else []:
+        yield titled("What it changed", patch(changed))
     if result:
         yield _came(result)
 

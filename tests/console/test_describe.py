@@ -252,3 +252,16 @@ def test_numbers() -> None:
     ]  # fmt: skip
     assert [plural(n, "match") for n in (1, 2)] == ["1 match", "2 matches"]
     assert plural(1234, "call") == "1,234 calls"
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (ToolCall("1", "run", '{"argv": ["pytest", "-k", "a b"], "cwd": "."}'), "run pytest -k 'a b'"),
+        (ToolCall("1", "run", '{"argv": 1}'), "run 1"),
+        (ToolCall("1", "edit_file", '{"path": "a.py", "old": "x", "new": "y"}'), "edit_file a.py"),
+        (ToolCall("1", "write_file", '{"path": "a.py", "content": "y"}'), "write_file a.py"),
+    ],
+)
+def test_a_call_that_changes_something_is_named_by_what_it_is_about(call: ToolCall, line: str) -> None:
+    assert call_line(call) == line

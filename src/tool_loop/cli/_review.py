@@ -43,12 +43,9 @@ class TerminalReviewer:
         call, edited, seen, preview = pending.call, None, False, pending.preview
         self._forget_typed_ahead()
         while True:
-            text = preview.show() if preview else ""
-            lines = list(
-                shown_call(
-                    call, pending.description, self._err.columns, text, complete=bool(preview and preview.complete)
-                )
-            )
+            text, complete = (preview.show(), preview.complete) if preview else ("", False)
+            about = "" if complete else pending.description  # a diff or a command line says it itself
+            lines = list(shown_call(call, about, self._err.columns, text, complete=complete))
             whole = not too_long(call, text)
             seen = whole and (seen or fits(lines, self._err))
             self._show(lines, pending, preview, whole=whole)

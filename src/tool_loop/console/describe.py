@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,7 @@ LINE_CHARS = 300
 
 # Tools of this package begin their results with a line that says what follows.
 _WITH_HEADER = frozenset({"list_dir", "read_file", "grep"})
+_CHANGING = frozenset({"write_file", "edit_file"})
 # The first line shown may be one before the match: file-line- in place of file:line:
 _ONE_FILE = re.compile(r"(\d{1,9} match(?:es)? in )1 file\b[^\n]*\n(.+?)([:-])(\d+)\3 ")
 
@@ -50,6 +52,11 @@ def call_line(call: ToolCall) -> str:
     arguments = _object(call.arguments)
     if arguments is None:
         return f"{call.name} {_cut(call.arguments, VALUE_CHARS)}".rstrip()
+    if call.name == "run" and (line := _command(arguments.get("argv"))):
+        return _cut(f"run {line}", LINE_CHARS)
+    if call.name in _CHANGING:
+        # What they change stands below, as a diff, or is read in full elsewhere.
+        arguments = {name: value for name, value in arguments.items() if name not in ("old", "new", "content")}
     # Some models spell out every default; what is null or false says nothing.
     said = [(name, value) for name, value in arguments.items() if value is not None and value is not False]
     words = [f"{name}={_value(value)}" if n else _value(value) for n, (name, value) in enumerate(said)]
@@ -110,6 +117,12 @@ def compaction_line(event: Compacted) -> str:
     if event.summary:
         parts.append("what came before is now a summary")
     return f"context shortened: {', '.join(parts) or 'nothing to remove'}"
+
+
+def _command(argv: object) -> str:
+    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
+        return ""
+    return shlex.join(argv)
 
 
 def _value(value: Any) -> str:

@@ -10,8 +10,9 @@ and tuples of such records, so that a journal can write it down as JSON and comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from tool_loop.records import dataclass
 
 Stop = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "pause"]
 

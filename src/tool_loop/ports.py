@@ -11,8 +11,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from tool_loop.records import dataclass
 
 from .errors import ToolError
 from .events import ApprovalDecided, Event, ModelReplied, Signal, ToolCall, ToolReturned

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Generic
+
+from tool_loop.records import dataclass
 
 from .console.tally import cost_of, usage_of
 from .errors import InvalidAnswer, ToolError

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tool_loop.records import dataclass
 
 from .calls_in_prose import looks_like_a_call
 from .events import (

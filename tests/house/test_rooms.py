@@ -12,7 +12,18 @@ ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "tool_loop"
 
 # The files that every room may import; together they are one room, and agent.py is the head of its own.
-VOCABULARY = {"calls_in_prose", "changes", "errors", "events", "limits", "permissions", "ports", "state", "transcript"}
+VOCABULARY = {
+    "calls_in_prose",
+    "changes",
+    "errors",
+    "events",
+    "limits",
+    "permissions",
+    "ports",
+    "records",
+    "state",
+    "transcript",
+}
 
 
 def modules() -> dict[str, Path]:

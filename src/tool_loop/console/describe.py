@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass
 from typing import Any
 
 from tool_loop.events import (
@@ -30,6 +29,7 @@ from tool_loop.events import (
     ToolCall,
     ToolReturned,
 )
+from tool_loop.records import dataclass
 
 from .tally import duration, ordinal, plural, tokens
 

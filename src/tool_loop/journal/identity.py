@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from tool_loop.records import dataclass
 
 PROC = Path("/proc")
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from sqlite3 import Connection
 from typing import Final
 
 from tool_loop.errors import RunBusy, RunPoisoned
+from tool_loop.records import dataclass
 
 from . import statements as store
 from .identity import Holder

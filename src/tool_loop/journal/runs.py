@@ -7,7 +7,6 @@ reads ten thousand short rows and no history. Knows nothing about where they are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from tool_loop.events import (
@@ -23,6 +22,7 @@ from tool_loop.events import (
     RunStarted,
     ToolCall,
 )
+from tool_loop.records import dataclass
 from tool_loop.state import State
 
 # "interrupted" can be resumed at once, and so can "ready": it waited for decisions, and has them.

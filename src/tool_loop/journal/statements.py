@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from tool_loop.errors import JournalDamaged, UnknownRun
 from tool_loop.events import ApprovalDecided, Event, RunStarted
+from tool_loop.records import dataclass
 from tool_loop.state import State
 
 from . import codec

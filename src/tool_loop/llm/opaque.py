@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from tool_loop.events import ToolCall
+from tool_loop.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,12 +8,13 @@ None and never a guess: a budget in dollars that rests on a guess is worse than 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from tool_loop.errors import ConfigurationError
 from tool_loop.events import ModelReplied, Notice, Usage
 from tool_loop.ports import LLM, Emit, Request
+from tool_loop.records import dataclass
 
 MILLION = 1_000_000
 

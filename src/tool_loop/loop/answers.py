@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from tool_loop import transcript as say
 from tool_loop.errors import FatalError, ToolError
 from tool_loop.events import LimitReached, Reminded
 from tool_loop.ports import AnswerSpec
+from tool_loop.records import dataclass
 from tool_loop.runtime.shield import settle
 from tool_loop.runtime.threads import run_in_thread
 

@@ -8,7 +8,7 @@ they are. `plan` is pure; `compact` carries it out, and the loop records what co
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tool_loop import transcript as say
@@ -26,6 +26,7 @@ from tool_loop.events import (
     Usage,
 )
 from tool_loop.ports import Emit
+from tool_loop.records import dataclass
 from tool_loop.runtime.shield import settle
 from tool_loop.state import State
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tool_loop.events import RunEnded, ToolCall
+from tool_loop.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

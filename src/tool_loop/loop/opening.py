@@ -7,10 +7,10 @@ was killed, and asks more in one that has ended.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tool_loop.errors import UnknownRun, UsageError
 from tool_loop.events import Event, RunContinued, RunStarted
+from tool_loop.records import dataclass
 from tool_loop.state import State
 from tool_loop.transcript import answer_form
 

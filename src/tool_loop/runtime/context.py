@@ -8,8 +8,10 @@ connection cannot be written down, so whoever resumes a run gives it again.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
+
+from tool_loop.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import FrameType, SimpleNamespace
 from typing import Any, Final, get_origin, get_type_hints
 
 from tool_loop.errors import UsageError
+from tool_loop.records import dataclass
 
 from .docstring import Docstring, read_docstring
 

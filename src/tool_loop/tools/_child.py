@@ -11,8 +11,9 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from tool_loop.records import dataclass
 
 # Heap of a child. ripgrep reserves 16 bytes for each match in a line and the whole of a line it has
 # to look at: one line of 1 GB took it to 17 GB. Within this it is refused the memory and ends.

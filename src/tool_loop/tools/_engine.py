@@ -14,13 +14,14 @@ import stat
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from signal import SIGABRT
 from time import monotonic
 from typing import IO, Literal
 
 from tool_loop.errors import ToolError, UsageError
+from tool_loop.records import dataclass
 
 from ._child import Outcome, run
 from ._legacy import in_bytes, in_question, without

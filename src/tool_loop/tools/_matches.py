@@ -10,10 +10,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Self
 
+from tool_loop.records import dataclass
 from tool_loop.runtime.text import OUTPUT_BYTES, TextFile, decode, shown, utf8_or_latin1, window
 
 from ._beneath import READ

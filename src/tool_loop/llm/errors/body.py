@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tool_loop.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

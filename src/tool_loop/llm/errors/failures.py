@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.errors import TRANSIENT, ProviderError, ProviderKind
+from tool_loop.records import dataclass
 from tool_loop.redaction.secret import Secret, printable
 
 from .body import KEPT, READ, Said, read_error, read_object

@@ -156,14 +156,20 @@ class Agent:
     @overload
     def run_sync(self, question: str, *, answer: Any, **options: Unpack[RunOptions]) -> Result[Any]: ...
     def run_sync(self, question: str, *, answer: Any = None, **options: Unpack[RunOptions]) -> Result[Any]:
-        """`run` for programs without an event loop: the one synchronous door."""
+        """`run` for programs without an event loop: the one synchronous door.
+
+        It returns soon after the run is over, also when a tool ignores its cancellation; what is left
+        behind so is named in the log.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             pass  # and out of the handler: what the run raises has nothing to do with this one
         else:
             raise UsageError("run_sync cannot be called where an event loop is running; use: await agent.run(...)")
-        return asyncio.run(self.run(question, answer=answer, **options))
+        from .runtime.leaving import run  # not for programs that have a loop of their own
+
+        return run(self.run(question, answer=answer, **options))
 
     def stream(
         self, question: str, *, answer: Any = None, **options: Unpack[RunOptions]

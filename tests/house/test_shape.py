@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import io
 import os
 import re
@@ -140,11 +141,14 @@ def test_a_request_passes_through_few_files() -> None:
         if path.is_relative_to(SRC) and path.name != "records.py":
             seen.add(str(path.relative_to(SRC)))
 
-    sys.setprofile(trace)
-    try:
-        agent.run_sync("q")
-    finally:
-        sys.setprofile(None)
+    async def main() -> None:
+        sys.setprofile(trace)
+        try:
+            await agent.run("q")
+        finally:
+            sys.setprofile(None)
+
+    asyncio.run(main())
 
     assert len(seen) <= 9, sorted(seen)
 

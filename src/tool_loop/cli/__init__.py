@@ -42,7 +42,15 @@ PIPE_CLOSED = 141  # what a shell says of a program that SIGPIPE ended
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. Prints no traceback, unless TOOL_LOOP_DEBUG is set."""
-    arguments = sys.argv[1:] if argv is None else list(argv)
+    code = _main(sys.argv[1:] if argv is None else list(argv))
+    leaving = sys.modules.get("tool_loop.runtime.leaving")
+    if leaving is not None and leaving.lingering():
+        # Everything is said and on record. A function that a tool has left on a thread would be waited for.
+        os._exit(code)
+    return code
+
+
+def _main(arguments: list[str]) -> int:
     _fill()
     code = 0
     try:

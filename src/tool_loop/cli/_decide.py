@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -10,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from tool_loop.console.terminal import Terminal, one_line
 from tool_loop.errors import UsageError
 from tool_loop.events import ToolCall
+from tool_loop.runtime import leaving
 from tool_loop.state import State
 
 from . import _options
@@ -39,7 +39,7 @@ def decide(args: Namespace, *, allow: bool) -> int:
         call = _meant(run_id, State.of(events), args.call)
         _show(call, out, allow=allow, whole=getattr(args, "whole", False))
         expires = getattr(args, "expires", None)
-        asyncio.run(
+        leaving.run(
             journal.decide(
                 run_id,
                 call.id,

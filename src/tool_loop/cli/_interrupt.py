@@ -20,14 +20,21 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 class Interrupts:
     """While this is entered, the first signal cancels `task` and calls `told`; the next one calls `quit_now`.
 
-    `received` is the signal that came, 0 for none. Works only in the main thread; elsewhere it does nothing.
+    `received` is the signal that came, 0 for none. With `keep` the next one also quits after a run that
+    was interrupted has been left. Works only in the main thread; elsewhere it does nothing.
     """
 
     def __init__(
-        self, task: asyncio.Task[Any], told: Callable[[], None], quit_now: Callable[[int], object] = os._exit
+        self,
+        task: asyncio.Task[Any],
+        told: Callable[[], None],
+        quit_now: Callable[[int], object] = os._exit,
+        *,
+        keep: bool = False,
     ) -> None:
         self.received = 0
         self._quit_now = quit_now
+        self._keep = keep
         self._task = task
         self._told = told
         self._loop = task.get_loop()
@@ -44,6 +51,8 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._keep and self.received:
+            return  # what is left is to leave, and should that not go on, the next one still quits
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -23,6 +23,7 @@ from tool_loop.events import Event, Notice, Signal
 from tool_loop.journal.memory import MemoryJournal
 from tool_loop.options import Subscriber
 from tool_loop.result import Result
+from tool_loop.runtime import leaving
 
 from . import PIPE_CLOSED
 from ._cost import pricing
@@ -98,7 +99,7 @@ class Session:
             err = Terminal(sys.stderr, quiet_when_gone=True)
             reviewer = TerminalReviewer(err, keys, person()) if keys is not None else None
             agent = self._of_the_person(reviewer) if self.own else self._of_the_options(reviewer, system)
-            return asyncio.run(self._conduct(agent, begin, err, file))
+            return leaving.run(self._conduct(agent, begin, err, file))
 
     def _of_the_options(self, reviewer: Reviewer | None, system: str | None) -> Agent:
         args = self.args
@@ -137,7 +138,7 @@ class Session:
         began = time.monotonic()
         for notice in self.notices:
             live(Notice(notice))
-        with Interrupts(task, lambda: live(Notice("stopping; Ctrl-C again quits at once"))) as interrupts:
+        with Interrupts(task, lambda: live(Notice("stopping; Ctrl-C again quits at once")), keep=True) as interrupts:
             try:
                 result = await begin(agent, self._noting(lines or live))
             except asyncio.CancelledError:

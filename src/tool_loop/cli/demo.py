@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -28,10 +27,11 @@ def run(args: Namespace) -> int:
     from tool_loop.console.terminal import Terminal, safe
     from tool_loop.demo import QUESTION, Steps, run_demo, transcript
     from tool_loop.errors import UsageError
+    from tool_loop.runtime import leaving
 
     out = Terminal(sys.stdout)
     steps = Steps()
-    result = asyncio.run(run_demo(steps))
+    result = leaving.run(run_demo(steps))
     out.line(safe("\n".join([f"question: {QUESTION}", "", *steps.lines, "", LAST_LINES])))
     if args.transcript:
         try:

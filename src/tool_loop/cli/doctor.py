@@ -28,16 +28,15 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: Namespace) -> int:
-    import asyncio
-
     from tool_loop.console.terminal import Terminal
+    from tool_loop.runtime import leaving
 
     out = Terminal(sys.stdout)
     _about_this_machine(out)
     _about_commands(out)
     _about_runs(args, out)
     llm = _about_the_model(args, out)
-    return asyncio.run(_about_the_endpoint(llm, out, stream=not args.no_stream))
+    return leaving.run(_about_the_endpoint(llm, out, stream=not args.no_stream))
 
 
 def _about_this_machine(out: Terminal) -> None:

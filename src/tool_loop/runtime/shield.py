@@ -88,10 +88,16 @@ async def stopped(work: asyncio.Future[Any], seconds: float) -> asyncio.Cancelle
     work.cancel()
     held = await done((work,), asyncio.get_running_loop().time() + seconds)
     if not work.done():
+        left_behind(work)
+    return held
+
+
+def left_behind(work: asyncio.Future[Any]) -> None:
+    """Say that it does not end, and keep it: nobody waits for it any more."""
+    if work not in _left_behind:
         _left_behind.add(work)
         work.add_done_callback(_left_behind.discard)
-        logger.warning("left a task behind that does not end when it is cancelled", extra={"task": repr(work)})
-    return held
+        logger.warning("left a task behind that does not end when it is cancelled: %r", work)
 
 
 async def done(works: Collection[asyncio.Future[Any]], until: float | None = None) -> asyncio.CancelledError | None:

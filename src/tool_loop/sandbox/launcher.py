@@ -10,6 +10,7 @@ negative for a signal. No command can write there.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -89,9 +90,15 @@ def _become(job: dict[str, Any], argv: list[str], status: int, launcher: socket.
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(argv[0], argv, dict(os.environ))  # noqa: S606  that is what it is for
     except OSError as error:
-        _say(status, {"error": [error.errno, error.strerror or str(error)]})
+        missing = error.errno == errno.EACCES and "/" not in argv[0] and not _is_on_path(argv[0])
+        _say(status, {"error": [errno.ENOENT if missing else error.errno, error.strerror or str(error)]})
     finally:
         os._exit(127)
+
+
+def _is_on_path(name: str) -> bool:
+    """A directory nobody lets us look into makes "permission denied" of a name that is nowhere."""
+    return any(os.path.exists(f"{place}/{name}") for place in os.environ.get("PATH", os.defpath).split(os.pathsep))
 
 
 def _limit(which: int, value: int) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -112,3 +115,20 @@ def test_the_command_that_goes_on_with_it_says_the_options_again(cli: Cli) -> No
         ran = cli("ask", "q", "--write", "--auto", "--trust", "--journal", "theirs.sqlite")
 
     assert "--write --auto --trust" in ran.err
+
+
+def test_what_a_command_leaves_in_the_workspace_is_imported_by_nobody(tmp_path: Path) -> None:
+    (tmp_path / "planted.py").write_text("")
+    code = (
+        "from argparse import Namespace; from tool_loop.cli._work import work_tools\n"
+        "import importlib.util, sys; print(importlib.util.find_spec('planted') is not None)\n"
+        "work_tools(Namespace(root='.', may_run=True, sandbox='none'))\n"
+        "print(importlib.util.find_spec('planted') is not None, 'tool_loop' in sys.modules)"
+    )
+
+    # As `python -m tool_loop` starts: with the working directory first among the places of modules.
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30
+    )
+
+    assert done.stdout.split() == ["True", "False", "True"]

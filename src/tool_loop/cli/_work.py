@@ -7,6 +7,7 @@ one's own. Without any of them a run only reads.
 from __future__ import annotations
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -66,6 +67,8 @@ def work_tools(args: Namespace) -> list[Tool]:
             raise UsageError(f"--{option} is about commands; give --run too")
     if not (said["write"] or said["run"]):
         return workspace_tools(root, trusted=True if said["trust"] else None)
+    if said["run"]:
+        _import_nothing_from(root)
     return coding_tools(
         root,
         (said["sandbox"] or "auto") if said["run"] else None,
@@ -75,6 +78,15 @@ def work_tools(args: Namespace) -> list[Tool]:
         allow=said["allow"] or (),
         read=said["read"] or (),
     )
+
+
+def _import_nothing_from(root: str) -> None:
+    """`python -m tool_loop` looks for modules where it is started, which is the workspace more often than
+    not: a command could leave one there for this process to import, outside of any sandbox."""
+    from tool_loop.sandbox import imports_from
+
+    outside = set(imports_from(os.path.realpath(root)))
+    sys.path[:] = [entry for entry in sys.path if entry not in outside]
 
 
 def recorded_work(args: Namespace) -> dict[str, Any]:

@@ -262,8 +262,10 @@ class Attempt:
             ran = await settle(work, grace=self.limits.grace_seconds if alone else 0.0)
             # A call that must not run twice, and did not land within the grace, gets no result: it is in
             # doubt. To say that it did not happen would be a guess, and so would that nobody can know.
-            plain, held = ran.landed and not alone, ran.cancel
+            plain, held = ran.landed and not alone and call.id not in self.adrift, ran.cancel
             result = ran.value if plain else await approvals.outcome(self, real, ran, mark)
+            if call.id in state.inner:
+                return  # a sub-agent waits for a person, and so does this call
             result = replace(result, seconds=self.now() - began, arguments=state.edited_arguments(call))
         repeat = state.repeat(call, result) if result.repeat and not self.tools.polls(call.name) else 0
         await self.record(replace(result, repeat=repeat), held)

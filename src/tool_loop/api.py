@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Any, TypeVar, Unpack, overload
 
 from .agent import Attempt
-from .budget import Budget, Budgeted
+from .budget import Budget, Budgeted, price_of
 from .errors import FatalError, UnknownRun, UsageError
-from .events import Event, Example, Notice, RunContinued, RunStarted, Signal, Usage
+from .events import Event, Example, Notice, RunContinued, RunStarted, Signal, ToolCall
 from .journal.memory import MemoryJournal
 from .limits import Limits
 from .llm.prices import Priced, Prices
@@ -28,12 +28,14 @@ from .loop.answers import Wanted
 from .loop.moves import Hold
 from .loop.notices import telling_undeclared
 from .loop.opening import Question, asked_again, follow_up, recorded_schema
-from .options import ResumeOptions, RunOptions, Subscriber
-from .ports import LLM, AnswerSpec, Emit, Journal, Reviewer, RunLog, Tools
+from .options import ResumeOptions, RunOptions, Subscriber, both, completed
+from .ports import LLM, AnswerSpec, Emit, Journal, Pending, Reviewer, RunLog, Tools
 from .result import Result
-from .runtime.context import CURRENT, RunContext
+from .runtime.context import CURRENT, NO_RUN, RunContext
 from .state import State
 from .stream import Stream, streamed
+from .subagents import Host, as_tool, children_budget, started_for
+from .toolbox.forms import form_of
 from .toolbox.registry import Approve, Tool, ToolRegistry, digests
 from .transcript import DEFAULT_SYSTEM, answer_form
 
@@ -87,7 +89,7 @@ class Agent:
             tools = ToolRegistry(tools, approve=approve)
         self.tools: Tools = tools
         self.system = system
-        self.limits = _completed(limits or Limits(), self.tools, llm, prices)
+        self.limits = completed(limits or Limits(), self.tools, llm, prices)
         self.journal: Journal = journal or MemoryJournal(keep=REMEMBERED_RUNS)
         self.reviewer = reviewer
         self.examples = tuple(examples)
@@ -124,7 +126,7 @@ class Agent:
             raise UsageError("the question is empty")
         if run_id is not None and follows is not None:
             raise UsageError("a follow-up belongs to the run it continues: give run_id or continue_run, not both")
-        form = _form(answer)
+        form = None if answer is None else form_of(answer)
         asked = Question(
             question,
             follow_up=follows is not None,
@@ -147,7 +149,7 @@ class Agent:
         The form of the answer is on record as a schema, so `Result.value` is plain JSON where no `answer` is
         given. What is not on record is given again: `deps`.
         """
-        return await self._drive(run_id, None, _form(answer), options)
+        return await self._drive(run_id, None, None if answer is None else form_of(answer), options)
 
     @overload
     def run_sync(self, question: str, *, answer: None = None, **options: Unpack[RunOptions]) -> Result[str]: ...
@@ -182,26 +184,58 @@ class Agent:
         other = options.get("on_event")
 
         def start(emit: Emit) -> Awaitable[Result[Any]]:
-            options["on_event"] = _both(emit, other)
+            options["on_event"] = both(emit, other)
             return self.run(question, answer=answer, **options)
 
         return streamed(start)
 
+    def as_tool(self, name: str, description: str, **options: Any) -> Tool:
+        """The agent as a tool of another, which gives it a task in words and reads its answer.
+
+        Its run has a record of its own in the other's journal, is paid for from the other's limits, and goes
+        on where it was left when the other is resumed. See subagents.py; `options` are those of `Tool`, and
+        `deepest`, how many agents may work for each other at once.
+        """
+        return as_tool(self, name, description, **options)
+
+    async def drive_for(
+        self, task: str, run_id: str, outer: RunContext, emit: Emit, seconds: float | None
+    ) -> Result[Any]:
+        """A run of this agent for another's: what `as_tool` calls."""
+        asked = Question(task, system=self._system({}), meta=self._meta(started_for(outer), None))
+        own = self.limits.seconds
+        limits = replace(self.limits, seconds=min(filter(None, (own, seconds)), default=None))
+        options = RunOptions(on_event=emit, deps=outer.deps, limits=limits, budget=children_budget(outer))
+        return await self._drive(run_id, asked, None, options, outer)
+
     async def _drive(
-        self, run_id: str, question: Question | None, form: AnswerSpec | None, options: ResumeOptions
+        self,
+        run_id: str,
+        question: Question | None,
+        form: AnswerSpec | None,
+        options: ResumeOptions,
+        outer: RunContext = NO_RUN,
     ) -> Result[Any]:
         emit = self._emitter(run_id, options.get("on_event"))
+        host: Host | None = outer.memo.get("host")
+        journal: Journal = host.journal if host else self.journal
+        prices = self._prices or (host.prices if host else None)
+        reviewer = (host.attempt.reviewer if host else None) or self.reviewer
         limits = options.get("limits")
-        limits = self.limits if limits is None else _completed(limits, self.tools, self.llm, self._prices)
+        limits = self.limits if limits is None else completed(limits, self.tools, self.llm, prices)
         budget = options.get("budget")
-        llm = self.llm if budget is None else Budgeted(self.llm, budget, self._price_of(budget))
-        token = CURRENT.set(RunContext(run_id, options.get("deps")))
+        llm = self.llm if self._prices or prices is None else Priced(self.llm, prices)
+        if budget is not None:
+            llm = Budgeted(llm, budget, price_of(self._model, budget, prices))
+        context = RunContext(run_id, options.get("deps"), outer.depth + 1 if host else 0)
+        token = CURRENT.set(context)
         try:
-            async with self.journal.open(run_id) as log:
+            async with journal.open(run_id) as log:
                 opened = self._opening(run_id, log.state, question)
-                form = form or _form_on_record(opened, log.state)
+                form = form or self._form_on_record(opened, log.state)
                 wanted = Wanted(form, self.check) if form or self.check else None
-                attempt = Attempt(log, llm, self.tools, limits, emit, self.reviewer, wanted=wanted)
+                attempt = Attempt(log, llm, self.tools, limits, emit, reviewer, wanted=wanted)
+                context.memo["host"] = Host(attempt, journal, prices, budget)
                 if opened:
                     await attempt.record(opened)
                     if isinstance(opened, RunContinued) and opened.system is not None:
@@ -241,18 +275,15 @@ class Agent:
         driver = {"agent": self.name, "origin": self.origin, "tools": digests(self.tools)}
         return json.dumps({**own, "driver": driver}, ensure_ascii=False) if isinstance(own, dict) else meta
 
+    @staticmethod
+    def _form_on_record(opened: RunStarted | RunContinued | None, state: State) -> AnswerSpec | None:
+        """The form that an earlier attempt was asked for, where this one did not say."""
+        schema = "" if opened else recorded_schema(state)
+        return form_of(json.loads(schema)) if schema else None
+
     def _meta(self, given: Mapping[str, object] | None, budget: Budget | None) -> str:
         more = {**(given or {}), **({"budget": budget.name} if budget and budget.name else {})}
         return json.dumps(json.loads(self.meta) | more, ensure_ascii=False) if more else self.meta
-
-    def _price_of(self, budget: Budget) -> Callable[[Usage], float | None] | None:
-        prices = self._prices
-        if prices is None:
-            if budget.usd is not None:
-                raise UsageError("Budget(usd=...) needs prices: Agent(..., prices=GenaiPrices()) or a PriceTable")
-            return None
-        model, origin = str(getattr(self._model, "model", "")), str(getattr(self._model, "origin", ""))
-        return lambda usage: prices.cost(model, origin, usage)
 
     def _system(self, options: RunOptions) -> str | None:
         system = options.get("system", self.system)
@@ -268,12 +299,17 @@ class Agent:
             steps=state.steps,
             tool_calls=state.tool_calls,
             cost=None if state.unpriced else state.cost,
-            waiting=tuple(approvals.pending(state, self.tools, call) for call in waiting),
+            waiting=tuple(found for call in waiting for found in self._pending(log, call)),
             source=ended.source if ended else "model",
             untrusted=state.untrusted,
             run_events=events,
             form=form,
         )
+
+    def _pending(self, log: RunLog, call: ToolCall) -> Sequence[Pending]:
+        """What has to be decided for this call to go on: itself, or what its sub-agent waits for."""
+        inner: Sequence[Pending] = CURRENT.get().memo.get(("waiting", call.id), ())
+        return inner or [replace(approvals.pending(log.state, self.tools, call), run_id=log.run_id)]
 
     def _emitter(self, run_id: str, on_event: Subscriber | None) -> Emit:
         """One function that tells all subscribers. What they raise is theirs: it never ends a run."""
@@ -291,43 +327,6 @@ class Agent:
                     logger.exception("a subscriber failed; the run goes on")
 
         return telling_undeclared(self.tools, emit) if subscribers else emit
-
-
-def _form(answer: Any) -> AnswerSpec | None:
-    if answer is None or answer is str:
-        return None
-    from .toolbox.answers import AnswerForm
-
-    return answer if isinstance(answer, AnswerForm) else AnswerForm(answer)
-
-
-def _form_on_record(opened: RunStarted | RunContinued | None, state: State) -> AnswerSpec | None:
-    """The form that an earlier attempt was asked for, where this one did not say."""
-    schema = "" if opened else recorded_schema(state)
-    return _form(json.loads(schema)) if schema else None
-
-
-def _both(first: Emit, second: Subscriber | None) -> Emit:
-    if second is None:
-        return first
-
-    def emit(happening: Event | Signal) -> None:
-        first(happening)
-        second(happening)
-
-    return emit
-
-
-def _completed(limits: Limits, tools: Tools, llm: LLM, prices: Prices | None) -> Limits:
-    """The limits, with what tools and prices know where the caller said nothing."""
-    if limits.usd is not None and prices is None:
-        raise UsageError("Limits.usd needs prices: Agent(..., prices=GenaiPrices()) or a PriceTable of your own")
-    if isinstance(tools, ToolRegistry):
-        own = {t.name: t.max_calls for t in tools if t.max_calls is not None}
-        limits = replace(limits, per_tool=own | dict(limits.per_tool)) if own else limits
-    if limits.window is None and prices is not None and (model := getattr(llm, "model", "")):
-        limits = replace(limits, window=prices.window(str(model), str(getattr(llm, "origin", ""))))
-    return limits
 
 
 def run_agent(

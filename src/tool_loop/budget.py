@@ -207,6 +207,17 @@ class Budgeted:
         return self._amount(read, written).usd if reply.cost is None else reply.cost
 
 
+def price_of(llm: LLM, budget: Budget, prices: Any) -> Callable[[Usage], float | None] | None:
+    """What tokens of this model cost, where `prices` (a `Prices`) can say it. Raises `UsageError` for a bound
+    in dollars that nothing can be held against."""
+    if prices is None:
+        if budget.usd is not None:
+            raise UsageError("Budget(usd=...) needs prices: Agent(..., prices=GenaiPrices()) or a PriceTable")
+        return None
+    model, origin = str(getattr(llm, "model", "")), str(getattr(llm, "origin", ""))
+    return lambda usage: prices.cost(model, origin, usage)
+
+
 def _tokens(usage: Usage) -> float:
     return float((usage.input or 0) + (usage.output or 0))
 

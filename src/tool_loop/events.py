@@ -1,8 +1,7 @@
 """Everything a run can say.
 
-An event happened, is recorded for ever, and is named in the past tense. A signal is for whoever is
-watching right now and is not kept. Both unions are closed: a `match` over them ends without
-`case _`, so the type checker lists the places a new one must be handled.
+An event happened, is recorded for ever, and is named in the past tense. A signal is for whoever is watching
+right now and is not kept. Both unions are closed: the type checker lists the places a new one must be handled.
 
 Knows nothing about models, tools or journals. Everything here is made of strings, numbers, booleans
 and tuples of such records, so that a journal can write it down as JSON and compare it.
@@ -33,10 +32,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the server counted them. None means it did not say, which is not zero.
-
-    `cached` and `cache_write` are parts of `input`, `reasoning` is a part of `output`.
-    """
+    """Tokens as the server counted them; None means it did not say, which is not zero. `cached` and
+    `cache_write` are parts of `input`, `reasoning` is a part of `output`."""
 
     input: int | None = None
     output: int | None = None
@@ -73,16 +70,18 @@ class Example:
 class ApprovalRequest:
     """One call that waits for a person, bound to exactly what they are shown.
 
-    `why` is "policy" (the call needs an approval) or "in_doubt" (it was started before a crash and
-    nobody knows whether it happened). `mark` is the state of things that was looked at, and `rule` what a
-    permission for the run would cover; both are those of the call's preview, "" where it has none.
+    `why` is "policy" (the call needs an approval), "in_doubt" (it was started before a crash and nobody
+    knows whether it happened) or "inner" (a sub-agent waits, in the run `inner`). `mark` is the state of
+    things that was looked at, and `rule` what a permission for the run would cover; both are those of the
+    call's preview, "" where it has none.
     """
 
     call_id: str
     fingerprint: str
-    why: Literal["policy", "in_doubt"] = "policy"
+    why: Literal["policy", "in_doubt", "inner"] = "policy"
     mark: str = ""
     rule: str = ""
+    inner: str = ""
 
 
 # --- events ---------------------------------------------------------------------------------------
@@ -134,12 +133,12 @@ class RunInterrupted:
 class ModelReplied:
     """One complete reply.
 
-    `origin` names the endpoint it came from; `opaque` is JSON text of what that endpoint wants back
-    with the turn (reasoning items, signatures), and goes back to no other. `call_in_text` says that
-    the text looks like a tool call written as prose. `dropped_calls` counts calls that came although
-    tools were withheld. `cost` is in US dollars, None where the price is not known. `seconds` is how
-    long the reply took, waits included, and `first_token` how long until its first text. `finish` is
-    the server's own reason of ending where that is none we know: then no call of the reply runs.
+    `origin` names the endpoint it came from; `opaque` is JSON text of what that endpoint wants back with the
+    turn (reasoning items, signatures), and goes back to no other. `call_in_text` says that the text looks like
+    a call written as prose, `dropped_calls` counts calls that came although tools were withheld. `cost` is in
+    US dollars, None where the price is not known. `seconds` is how long it took, waits included, `first_token`
+    how long until its first text. `finish` is the server's own reason of ending where we know it not: then no
+    call of the reply runs.
     """
 
     text: str
@@ -161,11 +160,7 @@ class ModelReplied:
 
 @dataclass(frozen=True, slots=True)
 class Reminded:
-    """Words from the loop to the model, which it reads as a user message.
-
-    `why` is "call_in_text" (it wrote a call as prose), "invalid_answer" (its answer has not the form that
-    was asked for) or "refused_answer" (the form is right, and a check of the caller's refuses it).
-    """
+    """Words from the loop to the model: it wrote a call as prose, or its answer does not do."""
 
     text: str
     why: Literal["call_in_text", "invalid_answer", "refused_answer"] = "call_in_text"
@@ -182,8 +177,8 @@ class ApprovalRequested:
 class ApprovalDecided:
     """What a person said about one call.
 
-    `fingerprint` is the one they were shown. `arguments` are the edited ones, None when they left
-    them alone. `standing` allows the same tool for the rest of the run. `expires_at` is a Unix time.
+    `fingerprint` is the one they were shown. `arguments` are the edited ones, None when they left them
+    alone. `standing` allows the same tool for the rest of the run. `expires_at` is a Unix time.
     """
 
     call_id: str
@@ -215,8 +210,9 @@ class IntentRecorded:
 class ToolReturned:
     """What a tool call came to. An error is a value here: the model reads it and tries something else.
 
-    `content` is what the model sees. `repeat` counts how often this very call has had this very
-    result (0 for a tool that polls). `arguments` are the ones that ran, where a person edited them.
+    `content` is what the model sees. `repeat` counts how often this very call has had this very result (0
+    for a tool that polls). `arguments` are those that ran, where a person edited them. `tokens` and `cost`
+    (US dollars, or None) are what the call itself spent on models.
     """
 
     call_id: str
@@ -226,6 +222,8 @@ class ToolReturned:
     repeat: int = 1
     untrusted: bool = False
     arguments: str | None = None
+    tokens: int = 0
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,12 +329,21 @@ class ToolProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Inner:
+    """What happens in the run of a sub-agent, which the call asked for."""
+
+    call_id: str
+    run_id: str
+    happening: Event | Signal
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the person who runs the agent should know once."""
+    """Something a person should know once."""
 
     text: str
 
 
 Signal: TypeAlias = (
-    ModelAsked | TextDelta | ReasoningDelta | Restarted | RetryWaiting | ToolRunning | ToolProgress | Notice
+    ModelAsked | TextDelta | ReasoningDelta | Restarted | RetryWaiting | ToolRunning | ToolProgress | Inner | Notice
 )

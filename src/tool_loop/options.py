@@ -6,11 +6,16 @@ Typed dictionaries, so that all four doors take the same words, and a type check
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias, TypedDict
 
 from .budget import Budget
+from .errors import UsageError
 from .events import Event, Signal
 from .limits import Limits
+from .llm.prices import Prices
+from .ports import LLM, Emit, Tools
+from .toolbox.registry import ToolRegistry
 
 Subscriber: TypeAlias = Callable[[Event | Signal], object]
 
@@ -38,3 +43,26 @@ class RunOptions(ResumeOptions, total=False):
     continue_run: str | None
     meta: Mapping[str, object] | None
     system: str | Callable[[Any], str] | None
+
+
+def both(first: Emit, second: Subscriber | None) -> Emit:
+    if second is None:
+        return first
+
+    def emit(happening: Event | Signal) -> None:
+        first(happening)
+        second(happening)
+
+    return emit
+
+
+def completed(limits: Limits, tools: Tools, llm: LLM, prices: Prices | None) -> Limits:
+    """The limits, with what tools and prices know where the caller said nothing."""
+    if limits.usd is not None and prices is None:
+        raise UsageError("Limits.usd needs prices: Agent(..., prices=GenaiPrices()) or a PriceTable of your own")
+    if isinstance(tools, ToolRegistry):
+        own = {t.name: t.max_calls for t in tools if t.max_calls is not None}
+        limits = replace(limits, per_tool=own | dict(limits.per_tool)) if own else limits
+    if limits.window is None and prices is not None and (model := getattr(llm, "model", "")):
+        limits = replace(limits, window=prices.window(str(model), str(getattr(llm, "origin", ""))))
+    return limits

@@ -20,6 +20,8 @@ def requested(state: State, event: ApprovalRequested) -> None:
     for request in event.requests:
         state.requested[request.call_id] = request.fingerprint
         state.shown[request.call_id] = request.mark, request.rule
+        if request.why == "inner":
+            state.inner[request.call_id] = request.inner
         call = state.pending.get(request.call_id)
         before = state.standing.get((call.name, request.rule)) if call else None
         # Asked about all the same: that approval is about another tool by now, or does not count any

@@ -218,6 +218,7 @@ class Pending:
     `look` gives the preview with other arguments, for a person who edits them: what it gave last is what
     an approval of these arguments holds for. `standing` says whether a permission for the run would
     count: not once the run has read what strangers wrote.
+    `run_id` is the run to decide it in: a sub-agent's, where the call is one of those.
     """
 
     call: ToolCall
@@ -227,6 +228,7 @@ class Pending:
     preview: Preview | None = None
     look: Look | None = field(default=None, repr=False, compare=False)
     standing: bool = True
+    run_id: str = ""
 
 
 class Look(Protocol):

@@ -47,9 +47,9 @@ class State:
     __slots__ = (
         "_base_chars", "_base_tokens", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
         "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
-        "ids", "intents", "interrupted", "marks", "misfit", "pace", "pending", "question", "refusals", "reminded",
-        "requested", "reviewed", "shown", "spent", "standing", "steps", "stopping", "tainted", "tool_calls",
-        "tool_count", "transcript", "unpriced", "untrusted", "window",
+        "ids", "inner", "intents", "interrupted", "marks", "misfit", "pace", "pending", "question", "refusals",
+        "reminded", "requested", "reviewed", "shown", "spent", "standing", "steps", "stopping", "tainted",
+        "tool_calls", "tool_count", "transcript", "unpriced", "untrusted", "window",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,6 +59,7 @@ class State:
         self.intents: list[tuple[str, ...]] = []
         self.decisions: dict[str, ApprovalDecided] = {}
         self.requested: dict[str, str] = {}
+        self.inner: dict[str, str] = {}  # calls that wait for a sub-agent's run, until that is looked at again
         self.shown: dict[str, tuple[str, str]] = {}
         self.standing: dict[tuple[str, str], Standing] = {}
         self.doubtful = self.reviewed = self.edited = _NO_CALLS
@@ -195,6 +196,9 @@ class State:
         if call.id in self.doubtful:
             self.doubtful -= {call.id}
         self.untrusted |= result.untrusted
+        if result.tokens:
+            self.spent += result.tokens
+            self._pay(result.cost)
         if result.error not in UNCOUNTED:
             self.tool_calls += 1
             self.tool_count[call.name] += 1
@@ -269,6 +273,9 @@ class State:
         for call_id in self._started():
             self._doubt(call_id)
         self.intents.clear()
+        for call_id in self.inner:  # whether they still wait, their own records tell
+            self.requested.pop(call_id, None)
+        self.inner.clear()
 
     def _doubt(self, call_id: str) -> None:
         """Its approval was used up when it was started: whoever was asked about it is asked again, and

@@ -20,6 +20,7 @@ from tool_loop.events import (
     ApprovalRequested,
     Compacted,
     Event,
+    Inner,
     LimitReached,
     ModelAsked,
     ModelReplied,
@@ -28,6 +29,7 @@ from tool_loop.events import (
     Reminded,
     Restarted,
     RetryWaiting,
+    RunEnded,
     RunResumed,
     Signal,
     TextDelta,
@@ -90,8 +92,8 @@ class Live:
                 # Where it cannot be counted down, it is said once.
                 if self._region is None:
                     self._say(retry_line(happening), "yellow")
-            case ToolProgress():
-                self._progress(happening)
+            case ToolProgress() | Inner():
+                self._nested(happening)
             case Notice(text=text):
                 self._say(f"note: {text}", "yellow")
             case ReasoningDelta() | ToolRunning():
@@ -165,6 +167,18 @@ class Live:
     def _progress(self, said: ToolProgress) -> None:
         if self._region is None and (call := self._status.call(said.call_id)):
             self._above(f"step {self.tally.steps}: {one_line(call_line(call))}: {one_line(said.text)}")
+
+    def _nested(self, said: ToolProgress | Inner) -> None:
+        """What a call says while it runs, and the results in the run of a sub-agent, under the call."""
+        if isinstance(said, ToolProgress):
+            self._progress(said)
+            return
+        event = said.happening
+        if isinstance(event, Inner):
+            self._nested(event)
+        elif isinstance(event, ToolReturned | RunEnded):
+            what = outcome_line(event, None) if isinstance(event, ToolReturned) else event.reason
+            self._above(f"      {self._name(said.call_id)}: {one_line(what)}")
 
     def _in_full(self, event: Event) -> None:
         for section in full(event, self.tally.asked, self.tally.steps):

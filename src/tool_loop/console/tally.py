@@ -158,5 +158,6 @@ def usage_of(events: Iterable[Event]) -> Usage:
 def cost_of(events: Iterable[Event]) -> float | None:
     """What these events cost in US dollars, None where one has no price."""
     costs = [e.cost for e in events if isinstance(e, ModelReplied) or (isinstance(e, Compacted) and e.summary)]
+    costs += [e.cost for e in events if isinstance(e, ToolReturned) and e.tokens]
     known = [cost for cost in costs if cost is not None]
     return sum(known, 0.0) if len(known) == len(costs) else None

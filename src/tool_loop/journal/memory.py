@@ -144,6 +144,10 @@ def decided(
     """The decision as an event, if one can be made; every journal checks with this before it writes."""
     if call_id not in state.pending or call_id not in state.requested:
         raise UsageError(f"call {call_id} does not wait for a decision")
+    if call_id in state.inner:
+        raise UsageError(
+            f"call {call_id} waits for its sub-agent: decide about the calls of run {state.inner[call_id]}"
+        )
     if call_id in state.decisions:
         earlier = state.decisions[call_id]
         word = "allowed" if earlier.allowed else "denied"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from tool_loop import permissions, transcript as say
 from tool_loop.events import ApprovalDecided, ApprovalRequest, ApprovalRequested, IntentRecorded, ToolCall, ToolReturned
 from tool_loop.ports import Pending, Preview, Reviewer, Tools
+from tool_loop.runtime.context import CURRENT
 from tool_loop.runtime.shield import Settled, settle
 from tool_loop.state import State
 
@@ -101,6 +102,9 @@ async def marked(attempt: Attempt, call: ToolCall) -> dict[str, str]:
 async def ask_person(attempt: Attempt, calls: Sequence[ToolCall]) -> bool:
     """Put the question on record, then to the reviewer; False when the run has to wait for a decision."""
     state, tools = attempt.log.state, attempt.tools
+    calls = [c for c in calls if c.id not in state.inner]  # whoever decides there resumes this run
+    if not calls:
+        return False
     seen = {c.id: previewed(tools, c) for c in calls}
     # Asked anew where the tool, or what it works on, has changed since: what is shown is what an answer
     # is bound to, and an approval of something else would only be refused afterwards.
@@ -154,10 +158,13 @@ async def outcome(
     """The result of a call that ran, from which a cancel may have called us away.
 
     Raises that cancel when the call must not run twice and did not land: then it has no result and is
-    `adrift`, as a crash would leave it, and the next attempt looks into it.
+    `adrift`, as a crash would leave it, and the next attempt looks into it. A call of a sub-agent has none
+    either, as its run goes on; and an error that only a person can mend is raised here, not told to a model.
     """
     alone = attempt.alone(call)
-    if not ran.landed and ran.cancel and alone:
+    if fatal := CURRENT.get().memo.pop(("fatal", call.id), None):
+        raise ran.cancel or fatal
+    if not ran.landed and ran.cancel and (alone or call.id in attempt.adrift):
         attempt.adrift.add(call.id)
         raise ran.cancel
     if not ran.landed:

@@ -16,12 +16,18 @@ from tool_loop.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """`deps` is what `Agent.run(deps=...)` was given. `memo` keeps what is to be worked out once for this
-    attempt, by whoever works it out."""
+    """`deps` is what `Agent.run(deps=...)` was given. `depth` counts the runs
+    that this one works for. `memo` keeps what is to be worked out once for this attempt, by whoever works it out."""
 
     run_id: str = ""
     deps: Any = None
+    depth: int = 0
     memo: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def host(self) -> Any:
+        """What the run is driven with, for sub-agents to be driven with too; None outside of a run."""
+        return self.memo.get("host")
 
 
 NO_RUN: Final = RunContext()

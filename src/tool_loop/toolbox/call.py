@@ -15,6 +15,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -24,7 +25,7 @@ from tool_loop.runtime.threads import run_in_thread
 
 from .failures import bad_json, crashed, gave_up, not_an_object, timed_out, too_deep, unshowable
 from .plain import NoText
-from .results import text_of
+from .results import ToolResult, text_of
 
 if TYPE_CHECKING:
     from .drawn import Later
@@ -297,8 +298,10 @@ def _itself(value: Any) -> Any:
 # --- results --------------------------------------------------------------------------------------
 
 
-def as_text(value: Any, limit: int, *, drain: bool = False) -> str | Later:
+def as_text(value: Any, limit: int, *, drain: bool = False) -> str | Later | ToolResult:
     """The result as a model reads it, cut where it is too long; see `text_of`."""
+    if isinstance(value, ToolResult):
+        return replace(value, content=as_text(value.content, limit, drain=drain))
     if type(value) is str and value and value.isascii() and len(value) <= limit:
         return value
     return text_of(value, limit, drain=drain)

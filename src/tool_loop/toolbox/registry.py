@@ -39,13 +39,16 @@ from tool_loop.ports import Effect, Emit, Preview, Tools, ToolSpec
 from .call import as_error, as_text, at_work, canonical, checked, parse_arguments, perform, ready
 from .conditions import specs_here
 from .failures import failure, kind_of, unknown_tool
+from .results import ToolResult
 from .signature import is_async
 from .tool import NotRun, Progress, Tool, ToolContext, as_tool, context_of, probe_arguments, tool
 
 if TYPE_CHECKING:
     from .drawn import Later
 
-__all__ = ["Approve", "NotRun", "Tool", "ToolContext", "ToolRegistry", "canonical", "parse_arguments", "tool"]
+__all__ = [
+    "Approve", "NotRun", "Tool", "ToolContext", "ToolRegistry", "ToolResult", "canonical", "parse_arguments", "tool",
+]  # fmt: skip
 
 # Which calls need a person: none, all that may change something, all, or what a function says.
 Approve: TypeAlias = Literal["never", "effects", "always"] | Callable[[ToolCall, Tool], bool]
@@ -256,7 +259,7 @@ class ToolRegistry:
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
-        limit, untrusted, progress = _USUAL_CHARS, False, None
+        limit, untrusted, progress, more = _USUAL_CHARS, False, None, ToolResult("")
         item = self._tools.get(call.name)
         try:
             item = self._find(call.name)
@@ -270,7 +273,9 @@ class ToolRegistry:
             convert = partial(as_text, limit=limit, drain=item.effect != "read")
             ends = _ends(item, started, deadline)
             noted = "" if item.effect in ("read", "idempotent") else key
-            content, kind = await perform(item.func, arguments, convert, ends, in_task=item.is_async, key=noted), None
+            found = await perform(item.func, arguments, convert, ends, in_task=item.is_async, key=noted)
+            more = found if isinstance(found, ToolResult) else ToolResult(found)
+            content, kind = more.content, None
         except Exception as raised:
             # The one place where what a tool raises becomes a result. A cancel is no Exception and goes on.
             error = as_error(raised, item, started, deadline)
@@ -280,7 +285,8 @@ class ToolRegistry:
             # A thread that was given up on may still speak, to a run that has gone on or is over.
             if progress is not None:
                 progress.open = False
-        return ToolReturned(call.id, content, kind, loop.time() - started, untrusted=untrusted)
+        seconds, untrusted = loop.time() - started, untrusted or more.untrusted
+        return ToolReturned(call.id, content, kind, seconds, untrusted=untrusted, tokens=more.tokens, cost=more.cost)
 
     async def probe(self, call: ToolCall, *, key: str = "", mark: str = "") -> ToolReturned | bool | None:
         """What became of a call that was started and interrupted: its result, False (not run), or None.
@@ -335,7 +341,7 @@ def _ends(item: Tool, started: float, deadline: float | None) -> float | None:
     return min((end for end in (own, deadline) if end is not None), default=None)
 
 
-def _as_finding(value: Any, limit: int) -> str | Later | bool | None:
+def _as_finding(value: Any, limit: int) -> str | Later | ToolResult | bool | None:
     """What a probe says: None and False as they are, anything else is the result of the call."""
     if value is None:
         return None

@@ -6,6 +6,7 @@ says `plain.py`, and what has to be drawn first (a generator, a coroutine) is dr
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from io import IOBase
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,20 @@ NOTHING: Final = "(no output)"
 
 # Room for whatever the fields of a failure hold; the failure as a whole is cut to its own size.
 _FIELDS_CHARS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool may return in place of its content, when there is more to say about it.
+
+    `tokens` and `cost` (US dollars, None where it is not known) are what the call spent on models: the run
+    pays for them from its limits. `untrusted` marks this one result as written by strangers.
+    """
+
+    content: Any
+    tokens: int = 0
+    cost: float | None = None
+    untrusted: bool = False
 
 
 def text_of(value: Any, limit: int, *, drain: bool = False) -> str | Later:

@@ -39,6 +39,16 @@ def test_the_programs_in_the_readme_run(name: str, n: int, tmp_path: Path, monke
     assert code.strip()
 
 
+GUIDES = [(name, n) for name in ("docs/changing-things.md",) for n in range(len(blocks(name, "python")))]
+
+
+@pytest.mark.parametrize(("name", "n"), GUIDES)
+def test_the_programs_in_the_guides_run(name: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    exec(compile(blocks(name, "python")[n], f"{name}, program {n + 1}", "exec"), {"__name__": "guide"})
+
+
 @pytest.mark.parametrize("name", ["README.md"])
 def test_the_failure_table_is_the_one_in_the_code(name: str) -> None:
     assert table() in after(name, "failures"), "run: python -m tool_loop.catalogue, and put it into README.md"

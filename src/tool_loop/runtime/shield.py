@@ -28,6 +28,8 @@ from typing import Any, Generic, TypeVar
 from tool_loop.events import Event
 from tool_loop.ports import Emit, RunLog
 
+from .waiting import Waiter
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -125,20 +127,15 @@ async def watched(work: asyncio.Future[Any], until: float | None) -> asyncio.Can
     if work.done():  # at once, where tasks are started eagerly
         return None
     loop = asyncio.get_running_loop()
-    over: asyncio.Future[None] = loop.create_future()
-
-    def wake(_: object) -> None:
-        if not over.done():
-            over.set_result(None)
-
-    work.add_done_callback(wake)
-    timer = None if until is None else loop.call_at(until, wake, None)
+    over = Waiter(loop)
+    work.add_done_callback(over.wake)
+    timer = None if until is None else loop.call_at(until, over.wake)
     try:
         await over
     except asyncio.CancelledError as cancel:
         return cancel
     finally:
-        work.remove_done_callback(wake)
+        work.remove_done_callback(over.wake)
         if timer is not None:
             timer.cancel()
     return None

@@ -1,11 +1,14 @@
-"""What the loop costs: CPU of the client per step, beside a loop written by hand on the same HTTP client.
+"""What the loop costs: CPU of the client per step, beside two loops written by hand.
 
-    python benchmarks/overhead.py            the full table, about a minute
-    python benchmarks/overhead.py --quick    the same bounds on fewer rounds; exits with 1 when one is broken
+    python benchmarks/overhead.py            the full table, about two minutes
+    python benchmarks/overhead.py --quick    fewer rounds; exits with 1 when a bound is broken
+    python benchmarks/overhead.py --profile  what a step is made of: turns, tasks, timers, copies, calls
 
-The server runs in its own process and thinks nothing. Rounds of both are in turns, so that a
-machine which slows down slows both, and medians are compared. The bare loop encodes its whole
-history anew at each request, as hand-written loops do.
+The server runs in its own process and thinks nothing. Rounds of all three are in turns, so that a
+machine which slows down slows all, and the least of each is compared, for whatever else the machine does
+only adds to it. `bare` is the loop that one writes by hand on httpx2; it encodes its whole history anew
+at each request. `floor` is the least a step can cost on our own client: each message encoded once, no
+checks, no journal, no limits.
 """
 
 from __future__ import annotations
@@ -20,15 +23,16 @@ import time
 from collections.abc import Callable
 
 import common
+import profile_step
 
 from tool_loop import Agent, ScriptedLLM, ToolCall, tool
 from tool_loop.events import ModelReplied
 
-# Against the loop written by hand: at most this much of its time at 10 and 50 steps, less than it at
-# 400, and step 400 at most this much dearer than step 10.
-RATIO_BOUND = 1.3
-LONG_BOUND = 1.0
-GROWTH_BOUND = 1.2
+# Ours to the bare loop by steps, and step 400 to step 10. The first is what must hold, the second what
+# docs/transport.md aims at and says why it is not reached where it is not.
+BARE_BOUND = {10: (0.65, 0.5), 50: (0.65, 0.5), 400: (0.4, 0.2)}
+FLOOR_BOUND = (4.5, 2.0)
+GROWTH_BOUND = (1.5, 1.1)
 # Milliseconds of CPU that spans and metrics may add to a step when nobody collects them.
 TRACED_BOUND = 0.25
 
@@ -39,23 +43,21 @@ async def cpu_per_step(run, steps: int) -> float:  # noqa: ANN001
     return (time.process_time() - began) / (steps + 1) * 1000
 
 
-async def compare(url: str, steps: int, *, stream: bool, rounds: int) -> tuple[float, float]:
-    """Milliseconds of CPU per step: (ours, bare)."""
+async def compare(url: str, steps: int, *, stream: bool, rounds: int) -> tuple[float, float, float]:
+    """Milliseconds of CPU per step, the least of all rounds: (ours, floor, bare)."""
     address = f"{url}/{steps}/0/v1"
-    ours, bare = common.agent(address, stream=stream), common.Bare(address, stream=stream)
-
-    async def run_ours(question: str) -> None:
-        result = await ours.run(question)
-        assert result.tool_calls == steps, result
-
-    await run_ours("warm up")
-    await bare.run("warm up")
-    mine, theirs = [], []
+    bare = common.Bare(address, stream=stream)
+    runs = common.agent(address, stream=stream).run, common.Floor(address, stream=stream).run, bare.run
+    assert (await runs[0]("warm up")).tool_calls == steps
+    for run in runs[1:]:
+        await run("warm up")
+    times: tuple[list[float], ...] = ([], [], [])
     for _ in range(rounds):
-        mine.append(await cpu_per_step(run_ours, steps))
-        theirs.append(await cpu_per_step(bare.run, steps))
+        for run, taken in zip(runs, times, strict=True):
+            taken.append(await cpu_per_step(run, steps))
     await bare.client.aclose()
-    return statistics.median(mine), statistics.median(theirs)
+    ours, floor, least = map(min, times)
+    return ours, floor, least
 
 
 async def growth(url: str, *, stream: bool, rounds: int) -> float:
@@ -65,9 +67,9 @@ async def growth(url: str, *, stream: bool, rounds: int) -> float:
     ratios = []
     for _ in range(rounds):
         one = await cpu_per_step(long.run, 400)
-        ten = statistics.median([await cpu_per_step(short.run, 10) for _ in range(9)])
+        ten = min([await cpu_per_step(short.run, 10) for _ in range(9)])
         ratios.append(one / ten)
-    return statistics.median(ratios)
+    return min(ratios)
 
 
 TRACERS = """
@@ -155,25 +157,35 @@ def trace(url: str, rounds: int, bound: Callable[[str, float, float], None]) -> 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and fail when a bound is broken")
-    quick = parser.parse_args().quick
+    parser.add_argument("--profile", action="store_true", help="what a step is made of, and no bounds")
+    options = parser.parse_args()
+    quick = options.quick
+    if options.profile:
+        with common.server() as url:
+            for stream in (False, True):
+                profile_step.show(url, stream=stream)
+        return 0
     broken: list[str] = []
 
     def bound(what: str, value: float, most: float) -> None:
         if value > most:
             broken.append(f"{what}: {value:.2f}, should be at most {most:g}")
 
-    print("| reply | steps | ours, ms/step | bare, ms/step | ratio |\n|---|---|---|---|---|")
+    print("| reply | steps | ours, ms/step | floor | bare | ours to bare (aim) | ours to floor (aim) |")
+    print("|---|---|---|---|---|---|---|")
     with common.server() as url:
         for stream in (False, True):
             name = "streamed" if stream else "whole"
             for steps, rounds in ((10, 15 if quick else 60), (50, 5 if quick else 20), (400, 3 if quick else 7)):
-                ours, bare = asyncio.run(compare(url, steps, stream=stream, rounds=rounds))
-                print(f"| {name} | {steps} | {ours:.2f} | {bare:.2f} | {ours / bare:.2f} |", flush=True)
-                most = LONG_BOUND if steps == 400 else RATIO_BOUND
+                ours, floor, bare = asyncio.run(compare(url, steps, stream=stream, rounds=rounds))
+                (most, aim), (most_floor, aim_floor) = BARE_BOUND[steps], FLOOR_BOUND
+                ratios = f"{ours / bare:.2f} ({aim:g}) | {ours / floor:.2f} ({aim_floor:g})"
+                print(f"| {name} | {steps} | {ours:.2f} | {floor:.2f} | {bare:.2f} | {ratios} |", flush=True)
                 bound(f"{name}, {steps} steps, ours to bare", ours / bare, most)
+                bound(f"{name}, {steps} steps, ours to floor", ours / floor, most_floor)
             grown = asyncio.run(growth(url, stream=stream, rounds=3 if quick else 7))
-            print(f"| {name} | 400 to 10 | {grown:.2f} | | |", flush=True)
-            bound(f"{name}, step 400 to step 10", grown, GROWTH_BOUND)
+            print(f"| {name} | 400 to 10 | {grown:.2f} ({GROWTH_BOUND[1]:g}) | | | | |", flush=True)
+            bound(f"{name}, step 400 to step 10", grown, GROWTH_BOUND[0])
         trace(url, 15 if quick else 60, bound)
     print("\n| eight calls of 50 ms in one step | ms |\n|---|---|")
     for kind in ("plain", "coroutine"):

@@ -101,6 +101,10 @@ class Connection(Protocol):
             self._transport.resume_reading()
         return data
 
+    def ready(self) -> bool:
+        """Whether `piece` would return at once, or raise."""
+        return bool(self._pieces) or self.done or self._ended
+
     async def _more(self) -> None:
         if self._ended:
             raise self._trouble or Lost

@@ -83,6 +83,9 @@ class Double:
         self.status, self.headers = self._response.status_code, self._response.headers
         self._pieces = aiter(self._response.stream)
 
+    def ready(self) -> bool:
+        return False  # nobody knows
+
     async def piece(self) -> bytes:
         try:
             async for piece in self._pieces:

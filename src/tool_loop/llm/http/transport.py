@@ -175,7 +175,8 @@ class Exchange:
         line, reply = self._line, self._reply
         assert reply is not None
         line.began = True
-        line.expect(patience)
+        if not reply.ready():  # what is here already needs no time limit
+            line.expect(patience)
         with line:
             piece = await (reply.piece() if self._unpacker is None else self._unpacker.piece(reply.piece))
         self._bytes += len(piece)

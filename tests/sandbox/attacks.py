@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -175,6 +176,34 @@ OTHERS: dict[str, list[str]] = {
     ),
     "an abstract socket": _py("s = socket.socket(socket.AF_UNIX); s.connect('\\0' + sys.argv[1]); print('REACHED')"),
     "a named socket": _py("s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1] + '/socket'); print('REACHED')"),
+    "a named socket by a link": _py(
+        "os.symlink(sys.argv[1], 'there'); s = socket.socket(socket.AF_UNIX); s.connect('there/socket'); print('REACHED')"
+    ),
+    "a named socket by a link to it": _py(
+        "os.symlink(sys.argv[1] + '/socket', 'it'); s = socket.socket(socket.AF_UNIX); s.connect('it'); print('REACHED')"
+    ),
+    "a server without connecting": _py(
+        "port = int(open('port').read()); s = socket.socket(); s.sendto(b'x', 0x20000000, ('127.0.0.1', port)); print('REACHED')"
+    ),
+    "a server by its other names": _py(
+        "port = int(open('port').read())\n"
+        "for f, a in ((2, ('0.0.0.0', port)), (2, ('127.0.0.2', port)), (10, ('::ffff:127.0.0.1', port)), (10, ('::', port))):\n"
+        "    try: s = socket.socket(f); s.connect(a); print('REACHED', a)\n"
+        "    except OSError: pass"
+    ),
+    "a server whose port it shares": _py(
+        "port = int(open('port').read()); s = socket.socket()\n"
+        "if not os.path.exists('/run/output'): s.setsockopt(1, 15, 1); s.bind(('127.0.0.1', port)); print('REACHED')"
+    ),
+    "being reached from elsewhere": _py(
+        "s = socket.socket(); s.listen(); t = socket.create_server(('', 0))\n"
+        "if not os.path.exists('/run/output') and {{s.getsockname()[0], t.getsockname()[0]}} != {{'127.0.0.1'}}: print('REACHED')"
+    ),
+    "another protocol": _py(
+        "for p in (132, 262, 33, 136):\n"
+        "    try: s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, p); s.connect(('127.0.0.1', int(open('port').read()))); print('REACHED')\n"
+        "    except OSError: pass"
+    ),
     "a server on this machine": _py(
         "port = int(open('port').read()); s = socket.create_connection(('127.0.0.1', port), 3); print('REACHED')"
     ),
@@ -249,6 +278,11 @@ def came_through(name: str, sandbox: object, place: Path) -> str:
     port = os.environ.get("ATTACKED_PORT")
     if port:
         (workspace / "port").write_text(port)
+    named, abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    named.bind(str(outside / "socket"))
+    abstract.bind(f"\0{outside}")
+    for server in (named, abstract):
+        server.listen()
     before = _look(place, outside)
     box = Box(workspace, sandbox)  # type: ignore[arg-type]
     try:
@@ -264,6 +298,8 @@ def came_through(name: str, sandbox: object, place: Path) -> str:
         return f"it could not be tried: {error.message}"
     finally:
         box.close()
+        named.close()
+        abstract.close()
     if "SyntaxError" in said or "NameError" in said:
         return f"it could not be tried: {said[-300:]}"
     if "REACHED" in said or SECRET in said:

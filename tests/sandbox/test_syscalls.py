@@ -27,6 +27,8 @@ def verdict(code: bytes, architecture: int, number: int, *arguments: int) -> int
                 (held,) = struct.unpack_from("=I", data, value)
             case 0x06:
                 return {ALLOW: "allow", ASK: "ask"}.get(value, value & 0xFFFF)
+            case 0x54:
+                held &= value
             case 0x15 | 0x35 | 0x45:
                 holds = {0x15: held == value, 0x35: held >= value, 0x45: bool(held & value)}[what]
                 at += if_true if holds else if_false
@@ -120,6 +122,20 @@ def test_the_sockets_of_each_network(machine: str) -> None:
     assert families(own) == [internet, 10, unix, netlink]
     assert families(shared) == families(open_landlock) == [internet, 10, netlink]
     assert families(none) == []
+    watched = Filter(machine, landlock=True, network="watched")
+    stream, datagram, close_on_exec, sctp = 1, 2, 0o2000000, 132
+    assert families(watched) == [internet, 10, unix]
+    assert watched(syscalls._SOCKET, internet, stream | close_on_exec, 6) == "allow"
+    assert watched(syscalls._SOCKET, internet, datagram, 0) == errno.EACCES
+    assert watched(syscalls._SOCKET, unix, datagram | close_on_exec, 0) == errno.EACCES
+    assert watched(syscalls._SOCKET, internet, stream, sctp) == errno.EACCES
+    for numbers in syscalls.ADDRESSES.values():
+        assert watched(numbers, 3) == "ask"
+        assert own(numbers, 3) == "allow"
+    assert watched((44, 206), 3, 0, 1, 0x20000000) == watched((46, 211), 3, 0, 0x20000000) == errno.EOPNOTSUPP
+    assert watched((44, 206), 3, 0, 1, 0x4000) == "allow"
+    assert watched(syscalls._SET_OPTION, 3, 1, 15) == errno.ENOPROTOOPT
+    assert watched(syscalls._SET_OPTION, 3, 1, 2) == "allow"
     assert own(syscalls._SOCKET, netlink, 3, 9) == errno.EACCES  # not the audit log
     assert none(syscalls._SOCKETPAIR, unix, 1, 0) == "allow"
     assert own(syscalls._SOCKETPAIR, host, 1, 0) == errno.EACCES

@@ -5,102 +5,51 @@ date back a file outside of the workspace. So the filter hands them to the launc
 the file is and, if that is in the workspace or its private files, does it in the command's place. It acts on the very
 file it looked at, through a descriptor, so that no rename or link in between can make it another one.
 
-Part of the launcher: runs in its process, outside of the command's walls and with none of root's rights.
+Part of the launcher, as `answers.py` says.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
-import platform
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
-from .syscalls import ATTRIBUTES
-
-# SECCOMP_IOCTL_NOTIF_*, with the sizes of struct seccomp_notif and seccomp_notif_resp
-_RECEIVE, _SEND, _STILL_THERE = 0xC0502100, 0xC0182101, 0x40082102
-_NOTIFICATION: Final = struct.Struct("=QIIiIQ6Q")  # id, pid, flags, nr, arch, instruction, arguments
-_RESPONSE: Final = struct.Struct("=QqiI")  # id, value, error, flags
+from .memory import Memory
 
 _HERE: Final = -100  # AT_FDCWD
 _NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000
 _PATH_BYTES, _VALUE_BYTES, _NAME_BYTES = 4096, 65536, 256
 
 
-class Answers:
-    """Answers what arrives on the listener `asks`; files beneath `own` may be changed.
+class Attributes:
+    """Does for a command what it asks for, to files beneath `own`.
 
     Not whatever may be written: a device may, and its mode is the machine's.
     """
 
-    def __init__(self, asks: int, own: list[str]) -> None:
-        self._asks = asks
-        self._own = tuple(os.path.realpath(path) for path in own)
-        self._names = {
-            number: name
-            for name, numbers in ATTRIBUTES.items()
-            if (number := numbers[platform.machine() == "aarch64"]) >= 0
-        }
+    def __init__(self, own: tuple[str, ...]) -> None:
+        self._own = own
         self._libc: Any = ctypes.CDLL(None, use_errno=True)
 
-    def next(self) -> None:
-        """Answer one question. One whose process is gone by now needs no answer."""
-        asked = bytearray(_NOTIFICATION.size)
-        with suppress(OSError):
-            fcntl.ioctl(self._asks, _RECEIVE, asked)
-            number, process, _flags, call, _arch, _at, *arguments = _NOTIFICATION.unpack(asked)
-            error = self._done(number, process, self._names.get(call, ""), arguments)
-            fcntl.ioctl(self._asks, _SEND, bytearray(_RESPONSE.pack(number, 0, -error, 0)))
-
-    def _done(self, number: int, process: int, name: str, arguments: list[int]) -> int:
-        """Do it, and return 0 or the number of the error the command gets."""
+    def answer(self, name: str, arguments: list[int], memory: Memory) -> int:
+        """Do it: 0, or the number of the error. Raises OSError for what cannot be done here at all."""
+        change = _change(name, arguments, memory, self._libc)
+        there = _target(name, arguments, memory).open()
         try:
-            memory = _Memory(process)
-            target = _target(name, arguments, memory)
-            change = _change(name, arguments, memory, self._libc)
-            # Only now is it certain that all this was read from the process that asks, and not from
-            # another that has got its number.
-            fcntl.ioctl(self._asks, _STILL_THERE, bytearray(struct.pack("=Q", number)))
-            there = target.open()
-        except OSError as error:
-            return error.errno or errno.EPERM
-        try:
-            if not self._beneath(there):
+            memory.check()  # its directory was looked up by its number
+            if not self._is_own(there):
                 return errno.EPERM
             ctypes.set_errno(0)
             return 0 if change(b"/proc/self/fd/%d" % there) == 0 else ctypes.get_errno()
         finally:
             os.close(there)
 
-    def _beneath(self, there: int) -> bool:
+    def _is_own(self, there: int) -> bool:
         path = os.readlink(f"/proc/self/fd/{there}")
         return any(path == top or path.startswith(f"{top}/") for top in self._own)
-
-
-class _Memory:
-    """What the arguments of a call point to."""
-
-    def __init__(self, process: int) -> None:
-        self.process = process
-
-    def read(self, address: int, size: int, *, until_nul: bool = False) -> bytes:
-        with open(f"/proc/{self.process}/mem", "rb", buffering=0) as memory:
-            if not until_nul:
-                return os.pread(memory.fileno(), size, address)
-            found = b""
-            while len(found) < size and b"\0" not in found:
-                # To the end of the page only: the next one may not be there.
-                room = min(4096 - (address + len(found)) % 4096, size - len(found))
-                found += os.pread(memory.fileno(), room, address + len(found))
-        text, nul, _ = found.partition(b"\0")
-        if not nul:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        return text
 
 
 class _Target:
@@ -134,7 +83,7 @@ class _Target:
             os.close(directory)
 
 
-def _target(name: str, arguments: list[int], memory: _Memory) -> _Target:
+def _target(name: str, arguments: list[int], memory: Memory) -> _Target:
     first = ctypes.c_int(arguments[0]).value
     if name in ("fchmod", "fchown", "fsetxattr", "fremovexattr"):
         return _Target(memory.process, first, None, follow=True)
@@ -151,7 +100,7 @@ def _target(name: str, arguments: list[int], memory: _Memory) -> _Target:
 _Change = Callable[[bytes], int]
 
 
-def _change(name: str, arguments: list[int], memory: _Memory, libc: Any) -> _Change:
+def _change(name: str, arguments: list[int], memory: Memory, libc: Any) -> _Change:
     """What to do to the file, as a function of a path that names exactly that file."""
     behind = arguments[1:] if name not in ("fchmodat", "fchownat", "utimensat", "futimesat") else arguments[2:]
     if "chmod" in name:
@@ -173,7 +122,7 @@ def _change(name: str, arguments: list[int], memory: _Memory, libc: Any) -> _Cha
     return lambda path: int(libc.setxattr(path, attribute, value, ctypes.c_size_t(size), flags))
 
 
-def _times(name: str, address: int, memory: _Memory) -> bytes | None:
+def _times(name: str, address: int, memory: Memory) -> bytes | None:
     """Two `struct timespec`, whatever the call has them in; None is now."""
     if not address:
         return None

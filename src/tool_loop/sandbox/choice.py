@@ -54,7 +54,7 @@ class Sandbox:
     def __str__(self) -> str:
         said = {
             "bwrap": f"bubblewrap ({self.program})",
-            "landlock": "Landlock and seccomp; no loopback network, and protected paths are put back afterwards",
+            "landlock": "Landlock and seccomp; protected paths are put back after a command, not kept from it",
             "none": "nothing: a command can do whatever you can",
         }[self.name]
         return f"{said}; {self.why}" if self.why else said

@@ -53,21 +53,23 @@ def landlock_version() -> int:
         return 0
 
 
-def restrict(read: Iterable[str], write: Iterable[str], *, network: bool) -> None:
+def restrict(read: Iterable[str], write: Iterable[str], *, network: bool, alone: bool = True) -> None:
     """From here on, for this process and all it starts, only these files and what is beneath them.
 
-    `write` may be read as well. Without `network` no TCP. Signals and abstract sockets reach no process
-    outside. Paths that do not exist are left out. Needs ABI 6.
+    `write` may be read as well. Without `network` no TCP. `alone`: signals and abstract sockets reach no
+    process outside. Nor are there new rights through setuid programs. Paths that do not exist are left
+    out. Needs ABI 6.
     """
     libc = _libc()
     # struct landlock_ruleset_attr: handled_access_fs, handled_access_net, scoped
-    attributes = (ctypes.c_uint64 * 3)(_ALL, 0 if network else _TCP, _SCOPES)
+    attributes = (ctypes.c_uint64 * 3)(_ALL, 0 if network else _TCP, _SCOPES if alone else 0)
     made = libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(24), 0)
     ruleset = _checked(made, "landlock_create_ruleset")
     for paths, allowed in ((read, _READ), (write, _ALL & ~(_MAKE_CHAR | _MAKE_BLOCK))):
         for path in paths:
             with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
                 _allow(libc, ruleset, path, allowed)
+    _checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
     _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock_restrict_self")
     os.close(ruleset)
 

@@ -1,8 +1,8 @@
 """A command behind Landlock: what the launcher is started with. Also a command behind nothing.
 
 For files the same as with bubblewrap, but that /proc shows the machine's processes (not what is in
-them), that there is no network at all, not even a loopback, and that protected paths inside of the
-workspace are put back after the command and not kept from being written.
+them), that its loopback is the machine's, on which it reaches its own servers only, and that protected
+paths inside of the workspace are put back after the command and not kept from being written.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def arguments(box: Box, cwd: str, *, network: bool, status: int, members: str = 
         "own": [box.root, box.temporary],
     }
     if confined:
-        job["filter"] = (syscalls.program(landlock=True, network="shared" if network else "none") or b"").hex()
+        job["filter"] = (syscalls.program(landlock=True, network="shared" if network else "watched") or b"").hex()
         job["read"] = [*_readable(), *box.read, box.output]
         job["write"] = [box.root, box.temporary, *_WRITABLE, *shared_memory()]
         if network:

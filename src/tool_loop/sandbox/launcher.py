@@ -3,7 +3,7 @@
 For systems that allow no user namespaces (containers, Ubuntu's AppArmor). It is the parent of the
 command and outside of its walls: what the command leaves behind, a daemon that forked twice too,
 becomes a child of this process and is killed. It also answers for the calls the filter cannot judge
-(`attributes.py`). Started by `landlock.py` with the job as JSON; says on the descriptor `status` how
+(`answers.py`). Started by `landlock.py` with the job as JSON; says on the descriptor `status` how
 it went: `{"error": [errno, text]}` when the command was not started, else `{"code": N}`, which is
 negative for a signal. No command can write there.
 """
@@ -42,6 +42,11 @@ def main() -> NoReturn:
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    if job["confined"]:
+        # What is done here on behalf of the command is done with no more than its rights, and no further.
+        kernel.restrict(
+            ["/"], [*job["write"], *([job["members"]] if job["members"] else [])], network=True, alone=False
+        )
     ours, theirs = socket.socketpair()
     command = os.fork()
     if command == 0:
@@ -57,7 +62,7 @@ def main() -> NoReturn:
 
     signal.signal(signal.SIGTERM, told_to_end)
     if job["confined"]:
-        kernel.drop_rights()  # what is done here on behalf of the command is done with no more than its rights
+        kernel.drop_rights()
     code = _wait(command, woken, _listener(ours), job["own"])
     _say(status, {"code": code})
     _end(command)
@@ -119,7 +124,7 @@ def _wait(command: int, woken: int, asks: int, own: list[str]) -> int:
     poll = select.poll()
     poll.register(woken, select.POLLIN)
     if asks >= 0:
-        from .attributes import Answers
+        from .answers import Answers
 
         answers = Answers(asks, own)
         poll.register(asks, select.POLLIN)

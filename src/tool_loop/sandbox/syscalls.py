@@ -19,7 +19,8 @@ from typing import Final, Literal, TypeAlias
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-_LOAD, _JUMP_EQUAL, _JUMP_FROM, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_FROM, _JUMP_ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+_KIND: Final = 0xF  # of a socket's type; the rest are flags
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 
 ALLOW: Final = 0x7FFF0000
@@ -149,6 +150,20 @@ ATTRIBUTES: Final[dict[str, _Numbers]] = {
     "utimes": (235, -1),
 }
 
+# Behind Landlock only, and without the machine's network: a server may be made and reached on the loopback,
+# by the launcher's hand, which knows whose it is.
+ADDRESSES: Final[dict[str, _Numbers]] = {
+    "bind": (49, 200),
+    "connect": (42, 203),
+    "listen": (50, 201),
+}
+# Where flags are that connect without connect (MSG_FASTOPEN), and the option that shares another's port.
+_SENDING: Final[tuple[tuple[_Numbers, int], ...]] = (((44, 206), 3), ((46, 211), 2), ((307, 269), 3))
+_FAST_OPEN: Final = 0x20000000
+_SET_OPTION: Final[_Numbers] = (54, 208)
+_SHARE_PORT: Final = (1, 15)  # SOL_SOCKET, SO_REUSEPORT
+_STREAM, _TCP = 1, 6
+
 # Behind Landlock only: the first argument names a process; zero is the caller itself.
 _OF_OTHERS: Final[dict[str, _Numbers]] = {
     "prlimit64": (302, 261),
@@ -188,9 +203,9 @@ _FLAGS: Final = (0x40086602, 0x40046602, 0x401C5820)
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 
-Network: TypeAlias = Literal["own", "shared", "none"]
+Network: TypeAlias = Literal["own", "shared", "watched", "none"]
 
-_Test: TypeAlias = tuple[int, Literal["is", "is not", "any of"], int]
+_Test: TypeAlias = tuple[int, Literal["is", "is not", "any of", "kind is not"], int]
 _Instruction: TypeAlias = tuple[int, int, int, int]
 
 
@@ -198,8 +213,8 @@ def program(*, landlock: bool, network: Network, ask: bool = True, machine: str 
     """The filter, or None on a machine whose numbers are not known here.
 
     `network` is "own" (a namespace with a loopback of its own), "shared" (the machine's, which was
-    allowed) or "none" (no socket at all). With `ask` false nothing is left to the launcher, and what it
-    would decide is refused.
+    allowed), "watched" (streams whose addresses the launcher sets) or "none" (no socket at all). With `ask`
+    false nothing is left to the launcher, and which attributes it would change none are.
     """
     machine = machine or platform.machine()
     if machine not in _ARCHITECTURES:
@@ -249,6 +264,16 @@ def _sockets(at: int, landlock: bool, network: Network) -> Iterator[_Instruction
     if network == "none":
         yield (_JUMP_EQUAL, 0, 1, _SOCKET[at])
         yield (_RETURN, 0, 0, refused)
+    elif network == "watched":
+        # Streams only: a datagram carries its address with it.
+        yield from _when(_SOCKET[at], [(0, "is not", family) for family in (_INET, _INET6, _UNIX)], refused)
+        yield from _when(_SOCKET[at], [(1, "kind is not", _STREAM)], refused)
+        yield from _when(_SOCKET[at], [(2, "is not", 0), (2, "is not", _TCP)], refused)
+        for numbers, flags in _SENDING:
+            yield from _when(numbers[at], [(flags, "any of", _FAST_OPEN)], _refuse(errno.EOPNOTSUPP))
+        level, option = _SHARE_PORT
+        yield from _when(_SET_OPTION[at], [(1, "is", level), (2, "is", option)], _refuse(errno.ENOPROTOOPT))
+        yield from _each(ADDRESSES, at, ASK)
     else:
         # Nothing but the internet. A socket of AF_VSOCK reaches the machine's host, one of AF_ALG or
         # AF_BLUETOOTH parts of the kernel, and no namespace holds them. With the machine's network the
@@ -287,11 +312,12 @@ def _each(table: dict[str, _Numbers], at: int, action: int) -> Iterator[_Instruc
 
 def _when(number: int, tests: Sequence[_Test], action: int) -> Iterable[_Instruction]:
     """`action` for this call where every test on its arguments (their lower halves) holds."""
-    body: list[_Instruction] = []
-    for argument, how, value in tests:
-        left = 2 * (len(tests) - len(body) // 2) - 1  # instructions from behind this jump to the reload
+    body: list[_Instruction] = [(_RETURN, 0, 0, action), (_LOAD, 0, 0, _NUMBER)]
+    for argument, how, value in reversed(tests):
+        # From the last to the first, as each has to know how much is behind it: then comes the reload.
         jump = _JUMP_ANY_BIT if how == "any of" else _JUMP_EQUAL
-        if_true, if_false = (left, 0) if how == "is not" else (0, left)
-        body += [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument), (jump, if_true, if_false, value)]
-    body += [(_RETURN, 0, 0, action), (_LOAD, 0, 0, _NUMBER)]
+        fails = len(body) - 1
+        if_true, if_false = (fails, 0) if how.endswith("is not") else (0, fails)
+        kind = [(_AND, 0, 0, _KIND)] if how == "kind is not" else []
+        body = [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument), *kind, (jump, if_true, if_false, value), *body]
     return [(_JUMP_EQUAL, 0, len(body), number), *body]

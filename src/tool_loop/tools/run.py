@@ -46,7 +46,7 @@ one entry each; no shell, so no pipes or * unless argv is ["bash", "-c", "..."].
 
 _WALLS: Final = {
     "bwrap": "It runs in a sandbox: it can write in the workspace and /tmp, and has no network but a loopback.",
-    "landlock": "It runs in a sandbox: it can write in the workspace and $TMPDIR, and has no network, nor localhost.",
+    "landlock": "It runs in a sandbox: it can write in the workspace and $TMPDIR, with no network but a loopback.",
     "none": "It runs without a sandbox.",
 }
 

@@ -5,7 +5,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from tool_loop import Agent, ApprovalDecided, Pending, ScriptedLLM, ToolCall, tool
+from tool_loop import Agent, ApprovalDecided, PendingApproval, ScriptedLLM, ToolCall, tool
 from tool_loop.journal.sqlite import SqliteJournal
 
 
@@ -15,7 +15,7 @@ def pay(amount: int, to: str) -> str:
     return f"paid {amount} to {to}"
 
 
-async def reviewer(pending: Pending) -> ApprovalDecided:
+async def reviewer(pending: PendingApproval) -> ApprovalDecided:
     """Stands in for a person: sees the whole call, and says yes to small sums."""
     small = json.loads(pending.call.arguments)["amount"] <= 10
     return ApprovalDecided(pending.call.id, allowed=small, by="ada", note="" if small else "too much")

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from .llm.responses.model import OpenAIResponses
     from .llm.retry import Retrying, RetryPolicy
     from .llm.scripted import ScriptedLLM
-    from .ports import LLM, Journal, Pending, Request, Tools
+    from .ports import LLM, Journal, PendingApproval, Request, Tools
     from .result import Result
     from .stream import Stream
     from .toolbox.registry import NotRun, Tool, ToolContext, ToolRegistry, tool
@@ -98,7 +98,7 @@ _HOMES = {
     "Notice": "events",
     "OpenAIChat": "llm.chat.model",
     "OpenAIResponses": "llm.responses.model",
-    "Pending": "ports",
+    "PendingApproval": "ports",
     "Price": "llm.prices",
     "PriceTable": "llm.prices",
     "ProviderError": "errors",
@@ -172,7 +172,7 @@ __all__ = [
     "Notice",
     "OpenAIChat",
     "OpenAIResponses",
-    "Pending",
+    "PendingApproval",
     "Price",
     "PriceTable",
     "ProviderError",

@@ -2,7 +2,7 @@
 
 Nothing is remembered from one turn to the next except what the journal holds. So a run that starts,
 a run that resumes after a crash, and a run that wakes after a person decided are the same call.
-Read `next_move` for what happens and why, then `Attempt` for how. `Agent`, in api.py, is the door
+Read `next_move` for what happens and why, then `Driver` for how. `Agent`, in api.py, is the door
 that people come in by.
 
 What may enter this file, and what may not:
@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from . import events, transcript as say
+from . import events, transcript
 from .errors import FatalError, JournalError
 from .events import RunEnded, ToolCall
 from .limits import LAST_WORD_TOKENS, Limits
@@ -52,15 +52,15 @@ def next_move(state: State, tools: Tools, limits: Limits, elapsed: float = 0.0) 
         ready = tuple(c for c in state.pending.values() if c not in waiting)
         return Act(ready) if ready else Hold(waiting)
 
-    if (reply := state.answer) and reply.stop != "pause":
+    if (reply := state.final_reply) and reply.stop != "pause":
         # A call written as prose ran nothing. Small models do this when their server's template does
         # not fit; told once, most recover. Told twice, none has, so then it is the answer.
         if reply.call_in_text and not state.reminded and not state.stopping:
-            return Remind(say.NO_CALL_FOUND)
+            return Remind(transcript.NO_CALL_FOUND)
         if not reply.text.strip():
             # Cut or filtered before it said anything. A run ends with an answer: it is asked for once
             # more, and when the model gives none even then, the record tells what was found and why.
-            return End(say.from_journal(state)) if state.stopping else Stop("empty answer")
+            return End(transcript.from_journal(state)) if state.stopping else Stop("empty answer")
         return End(RunEnded(state.stopping.limit if state.stopping else "answered", reply.text))
 
     # Asking a model politely to stop is a request. Making calls impossible is a guarantee: an answer
@@ -117,7 +117,7 @@ def reached(state: State, limits: Limits, elapsed: float) -> str | None:
 
 
 @dataclass(slots=True)
-class Attempt:
+class Driver:
     """One process driving one run until it ends, or until a person is needed; then drive it again.
 
     `limits.seconds` counts from `began`: the time of one attempt and not of the run, or a run that
@@ -175,7 +175,7 @@ class Attempt:
             # one that may have happened. That is left open, as a crash would leave it: in doubt, and the
             # next attempt asks its probe or a person. Further cancels do not keep this from being written.
             for call in [c for c in state.pending.values() if c.id not in state.doubtful | self.adrift]:
-                await recorded(self.log, say.cancelled(call), self.emit)
+                await recorded(self.log, transcript.cancelled(call), self.emit)
             if not state.ended:
                 await recorded(self.log, events.RunInterrupted("cancelled"), self.emit)
             raise
@@ -208,7 +208,7 @@ class Attempt:
         asked = await settle(self.llm.reply(request, self.emit), until=request.deadline)
         if asked.error is None:
             # Even when a cancel came in the same moment: a reply that was paid for is kept.
-            await self.record(say.repaired(asked.value, state.ids, state.steps + 1, request), asked.cancel)
+            await self.record(transcript.repaired(asked.value, state.ids, state.steps + 1, request), asked.cancel)
         elif asked.cancel:
             raise asked.cancel
         elif not await mending.mended(self, asked.error):
@@ -244,15 +244,15 @@ class Attempt:
         decision, most, alone = state.decision(call), self.limits.per_tool.get(call.name), self.alone(call)
         if state.cut:
             # Half a thought, even where it happens to parse: what came after the cut is missing.
-            result = say.cut_off(call, state.cut)
+            result = transcript.cut_off(call, state.cut)
         elif decision:
-            result = approvals.refused(state, self.tools, call, time.time())
+            result = approvals.barred(state, self.tools, call, time.time())
         elif call.id in state.doubtful:
             result = await approvals.look_into(self, call)
             if result is None and call.id in state.requested:
                 return  # the question is on record now; `next_move` holds the call until it is decided
         if result is None and most is not None and taken[call.name] >= most:
-            result = say.over_limit(call, most)
+            result = transcript.over_limit(call, most)
         if result is None:
             taken[call.name] += 1
             real = approvals.effective(call, decision) if decision else call

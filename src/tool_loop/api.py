@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack, overload
 
-from .agent import Attempt
+from .agent import Driver
 from .budget import Budget, Budgeted, price_of
 from .errors import FatalError, UnknownRun, UsageError
 from .events import Event, Example, Notice, RunContinued, RunStarted, Signal, ToolCall
@@ -29,7 +29,7 @@ from .loop.moves import Hold
 from .loop.notices import telling_undeclared
 from .loop.opening import Question, asked_again, follow_up, recorded_schema
 from .options import ResumeOptions, RunOptions, Subscriber, both, completed
-from .ports import LLM, AnswerSpec, Emit, Journal, Pending, Reviewer, RunLog, Tools
+from .ports import LLM, AnswerSpec, Emit, Journal, PendingApproval, Reviewer, RunLog, Tools
 from .result import Result
 from .runtime.context import CURRENT, NO_RUN, RunContext
 from .state import State
@@ -234,7 +234,7 @@ class Agent:
                 opened = self._opening(run_id, log.state, question)
                 form = form or self._form_on_record(opened, log.state)
                 wanted = Wanted(form, self.check) if form or self.check else None
-                attempt = Attempt(log, llm, self.tools, limits, emit, reviewer, wanted=wanted)
+                attempt = Driver(log, llm, self.tools, limits, emit, reviewer, wanted=wanted)
                 context.memo["host"] = Host(attempt, journal, prices, budget)
                 if opened:
                     await attempt.record(opened)
@@ -306,9 +306,9 @@ class Agent:
             form=form,
         )
 
-    def _pending(self, log: RunLog, call: ToolCall) -> Sequence[Pending]:
+    def _pending(self, log: RunLog, call: ToolCall) -> Sequence[PendingApproval]:
         """What has to be decided for this call to go on: itself, or what its sub-agent waits for."""
-        inner: Sequence[Pending] = CURRENT.get().memo.get(("waiting", call.id), ())
+        inner: Sequence[PendingApproval] = CURRENT.get().memo.get(("waiting", call.id), ())
         return inner or [replace(approvals.pending(log.state, self.tools, call), run_id=log.run_id)]
 
     def _emitter(self, run_id: str, on_event: Subscriber | None) -> Emit:

@@ -207,11 +207,11 @@ class Journal(Protocol):
         ...
 
 
-Reviewer: TypeAlias = Callable[["Pending"], Awaitable[ApprovalDecided]]
+Reviewer: TypeAlias = Callable[["PendingApproval"], Awaitable[ApprovalDecided]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingApproval:
     """A call that waits for a person, with all they need to decide.
 
     `preview` is what the call would do, for a tool that can say it; the fingerprint holds for that.

@@ -10,7 +10,7 @@ from tool_loop.records import dataclass
 from .console.tally import cost_of, usage_of
 from .errors import InvalidAnswer, ToolError
 from .events import Event, ModelReplied, ToolReturned, Usage
-from .ports import AnswerSpec, Pending
+from .ports import AnswerSpec, PendingApproval
 from .state import UNCOUNTED
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Result(Generic[Value]):
     steps: int
     tool_calls: int
     cost: float | None = None
-    waiting: tuple[Pending, ...] = ()
+    waiting: tuple[PendingApproval, ...] = ()
     source: str = "model"
     untrusted: bool = False
     run_events: tuple[Event, ...] = field(default=(), repr=False)

@@ -45,8 +45,9 @@ class State:
 
     # Without them a state takes 2 KiB more, most of it a table with room to spare.
     __slots__ = (
-        "_base_chars", "_base_tokens", "_learnt", "_most_repeated", "_news", "_ratio", "_seen", "answer",
-        "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "first",
+        "_base_chars", "_base_tokens", "_learnt", "_most_repeated", "_news", "_ratio", "_seen",
+        "compacted", "cost", "cut", "decisions", "doubtful", "edited", "ended", "estimated", "events", "final_reply",
+        "first",
         "ids", "inner", "intents", "interrupted", "marks", "misfit", "pace", "pending", "question", "refusals",
         "reminded", "requested", "reviewed", "shown", "spent", "standing", "steps", "stopping", "tainted",
         "tool_calls", "tool_count", "transcript", "unpriced", "untrusted", "window",
@@ -84,7 +85,7 @@ class State:
         self.unpriced = False
         self.tool_calls = 0
         self.tool_count: Counter[str] = Counter()
-        self.answer: ModelReplied | None = None
+        self.final_reply: ModelReplied | None = None
         self.cut = ""
         self.reminded = 0
         self.refusals = 0
@@ -113,7 +114,7 @@ class State:
             case ToolReturned():
                 self._returned(event)
             case Reminded():
-                self.answer = None
+                self.final_reply = None
                 self.reminded += event.why == "call_in_text"
                 self.refusals += event.why != "call_in_text"
                 self.misfit = event.why == "invalid_answer"
@@ -131,7 +132,7 @@ class State:
                 self.interrupted = event
             case LimitReached():
                 self.stopping = event
-                self.answer = None
+                self.final_reply = None
             case RunEnded():
                 self.ended = event
             case Compacted():
@@ -166,7 +167,7 @@ class State:
         # A turn that was stopped by somebody, or nobody knows why, is half a thought like one that was cut.
         self.cut = reply.finish or (reply.stop if reply.stop in ("length", "content_filter", "refusal") else "")
         self.misfit = False
-        self.answer = None if reply.calls else reply
+        self.final_reply = None if reply.calls else reply
         self.intents.clear()
 
     def _tokens(self, reply: ModelReplied) -> tuple[int, int]:

@@ -23,9 +23,9 @@ from .state import State
 from .toolbox.registry import Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
-    from .agent import Attempt
+    from .agent import Driver
     from .llm.prices import Prices
-    from .ports import Emit, Journal, Pending
+    from .ports import Emit, Journal, PendingApproval
 
 # An agent that asks an agent that asks an agent: nobody has needed more, and one that asks itself never ends.
 DEEPEST: Final = 3
@@ -35,7 +35,7 @@ DEEPEST: Final = 3
 class Host:
     """The run that a sub-agent works for: what it is driven with."""
 
-    attempt: Attempt
+    attempt: Driver
     journal: Journal
     prices: Prices | None = None
     budget: Budget | None = None
@@ -76,7 +76,7 @@ class _Delegation:
         self.outer = outer
         self.call_id = ctx.call_id
         self.run_id = ctx.idempotency_key
-        self.attempt: Attempt = outer.host.attempt
+        self.attempt: Driver = outer.host.attempt
 
     async def result(self, task: str) -> ToolResult:
         # Until it is over, its own record tells how far it got: an interrupted call has no result then.
@@ -100,7 +100,7 @@ class _Delegation:
     def _emit(self, happening: Event | Signal) -> None:
         self.attempt.emit(Inner(self.call_id, self.run_id, happening))
 
-    async def _wait(self, waiting: tuple[Pending, ...]) -> None:
+    async def _wait(self, waiting: tuple[PendingApproval, ...]) -> None:
         self.outer.memo["waiting", self.call_id] = waiting
         call = self.attempt.log.state.pending[self.call_id]
         request = ApprovalRequest(self.call_id, self.attempt.tools.fingerprint(call), "inner", inner=self.run_id)

@@ -16,7 +16,7 @@ from tool_loop.cli._review import TerminalReviewer, keyboard
 from tool_loop.cli._shown import MOST_CHARS, shown_call
 from tool_loop.console.terminal import Terminal
 from tool_loop.events import ApprovalDecided, ToolCall
-from tool_loop.ports import Pending, Preview
+from tool_loop.ports import PendingApproval, Preview
 
 PAY = ToolCall("p1", "pay", '{"amount": 3, "to": "bob"}')
 TTY = {"TERM": "xterm", "NO_COLOR": "1"}
@@ -35,7 +35,7 @@ def decide(it: Pty, typed: str, call: ToolCall = PAY, *, before: str = "", why: 
     async def main() -> ApprovalDecided:
         reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave, "ada")
         it.type(before)
-        asked = asyncio.ensure_future(reviewer(Pending(call, "f", why, "Pay somebody.")))
+        asked = asyncio.ensure_future(reviewer(PendingApproval(call, "f", why, "Pay somebody.")))
         await asyncio.sleep(0)  # now it has asked
         it.type(typed)
         return await asyncio.wait_for(asked, 10)
@@ -127,7 +127,7 @@ def test_an_editor_does_not_outlive_the_run(tmp_path: Path, monkeypatch: pytest.
 
     async def main(it: Pty) -> int:
         reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave)
-        asked = asyncio.ensure_future(reviewer(Pending(PAY, "f")))
+        asked = asyncio.ensure_future(reviewer(PendingApproval(PAY, "f")))
         await asyncio.sleep(0)
         it.type("e\n")
         pid = int(await asyncio.to_thread(told.read_text))
@@ -178,7 +178,7 @@ def test_who_has_not_seen_all_of_it_can_deny_it() -> None:
 def test_a_tool_that_says_it_has_no_rule_is_not_allowed_for_the_run() -> None:
     async def main(it: Pty) -> ApprovalDecided:
         reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave, "ada")
-        asked = asyncio.ensure_future(reviewer(Pending(PAY, "f", "policy", "", Preview(mark="state"))))
+        asked = asyncio.ensure_future(reviewer(PendingApproval(PAY, "f", "policy", "", Preview(mark="state"))))
         await asyncio.sleep(0)
         it.type("r\ny\n")
         return await asyncio.wait_for(asked, 10)
@@ -211,7 +211,7 @@ def test_a_terminal_that_is_closed_decides_nothing() -> None:
 def test_a_cancel_while_a_person_is_asked_leaves_no_reader_behind() -> None:
     async def main(it: Pty) -> None:
         reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave)
-        asked = asyncio.ensure_future(reviewer(Pending(PAY, "f")))
+        asked = asyncio.ensure_future(reviewer(PendingApproval(PAY, "f")))
         await asyncio.sleep(0)
         asked.cancel()
         await asyncio.wait({asked})
@@ -225,7 +225,7 @@ def test_a_cancel_while_a_person_is_asked_leaves_no_reader_behind() -> None:
 def test_a_cancel_in_the_moment_of_an_answer_is_a_cancel() -> None:
     async def main(it: Pty) -> None:
         reviewer = TerminalReviewer(Terminal(it.stream, TTY), it.slave)
-        asked = asyncio.ensure_future(reviewer(Pending(PAY, "f")))
+        asked = asyncio.ensure_future(reviewer(PendingApproval(PAY, "f")))
         await asyncio.sleep(0)
         it.type("y\n")
         asyncio.get_running_loop().call_soon(asked.cancel)
@@ -292,7 +292,7 @@ def changing(text: str = DIFF, **more: object) -> Preview:
     return Preview(lambda: text, "mark", "any file that is not protected", "diff", complete=True, **more)
 
 
-def answered(it: Pty, typed: str, pending: Pending, environ: dict[str, str] = TTY) -> ApprovalDecided:
+def answered(it: Pty, typed: str, pending: PendingApproval, environ: dict[str, str] = TTY) -> ApprovalDecided:
     async def main() -> ApprovalDecided:
         asked = asyncio.ensure_future(TerminalReviewer(Terminal(it.stream, environ), it.slave, "ada")(pending))
         await asyncio.sleep(0)
@@ -304,7 +304,7 @@ def answered(it: Pty, typed: str, pending: Pending, environ: dict[str, str] = TT
 
 def test_a_change_is_shown_as_the_diff_it_makes_and_nothing_in_it_reaches_the_terminal_raw() -> None:
     with pty() as it:
-        answered(it, "y\n", Pending(EDIT, "f", preview=changing()))
+        answered(it, "y\n", PendingApproval(EDIT, "f", preview=changing()))
         shown = it.read().lines
 
     assert shown[1:8] == [
@@ -320,7 +320,7 @@ def test_a_change_is_shown_as_the_diff_it_makes_and_nothing_in_it_reaches_the_te
 
 def test_a_diff_is_drawn_in_the_colours_of_one() -> None:
     with pty() as it:
-        answered(it, "y\n", Pending(EDIT, "f", preview=changing()), {"TERM": "xterm"})
+        answered(it, "y\n", PendingApproval(EDIT, "f", preview=changing()), {"TERM": "xterm"})
         it.read()
         raw = it.raw
 
@@ -330,16 +330,16 @@ def test_a_diff_is_drawn_in_the_colours_of_one() -> None:
 
 def test_a_permission_for_the_run_is_given_for_the_rule_that_is_shown() -> None:
     with pty() as it:
-        assert answered(it, "r\n", Pending(EDIT, "f", preview=changing())).standing
+        assert answered(it, "r\n", PendingApproval(EDIT, "f", preview=changing())).standing
         assert "[r] allow that for the run" in str(it.read())
 
 
 @pytest.mark.parametrize(
     "pending",
-    [Pending(EDIT, "f", preview=changing(), standing=False), Pending(PAY, "f", standing=False)],
+    [PendingApproval(EDIT, "f", preview=changing(), standing=False), PendingApproval(PAY, "f", standing=False)],
     ids=["with a rule", "without"],
 )
-def test_no_permission_for_the_run_is_offered_where_it_would_not_count(pending: Pending) -> None:
+def test_no_permission_for_the_run_is_offered_where_it_would_not_count(pending: PendingApproval) -> None:
     with pty() as it:
         assert not answered(it, "r\ny\n", pending).standing
         shown = str(it.read())
@@ -350,7 +350,7 @@ def test_no_permission_for_the_run_is_offered_where_it_would_not_count(pending: 
 
 def test_a_change_too_long_to_be_shown_can_only_be_denied() -> None:
     with pty() as it:
-        pending = Pending(EDIT, "f", preview=changing("+" * (MOST_CHARS + 1)))
+        pending = PendingApproval(EDIT, "f", preview=changing("+" * (MOST_CHARS + 1)))
         assert not answered(it, "y\nn\n\n", pending).allowed
 
 
@@ -363,7 +363,7 @@ def test_edited_arguments_are_shown_with_what_they_would_do() -> None:
 
     mine = '{"path": "b.txt", "old": "a", "new": "b"}'
     with pty() as it:
-        said = answered(it, f"e\n{mine}\ny\n", Pending(EDIT, "f", preview=changing(), look=look))
+        said = answered(it, f"e\n{mine}\ny\n", PendingApproval(EDIT, "f", preview=changing(), look=look))
         shown = it.read().lines
 
     assert (said.arguments, asked) == (mine, [mine])

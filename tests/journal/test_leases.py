@@ -19,7 +19,7 @@ from tool_loop.events import (
     RunStarted,
     ToolReturned,
 )
-from tool_loop.journal.identity import Holder, _born, _place
+from tool_loop.journal.identity import ProcessIdentity, _born, _place
 from tool_loop.journal.sqlite import SqliteJournal
 
 # Fixtures are found where they have a name.
@@ -120,7 +120,7 @@ def test_leases_are_renewed_on_a_timer_for_as_long_as_the_run_is_open(path: Path
         asyncio.run(main(journal))
 
 
-def test_the_run_of_a_dead_process_is_taken_over_at_once(path: Path, dead: Holder) -> None:
+def test_the_run_of_a_dead_process_is_taken_over_at_once(path: Path, dead: ProcessIdentity) -> None:
     clock = Clock()
     keep(path, ONE_RUN[:4])
     dies_with(path, str(dead), clock.time + 30)
@@ -143,7 +143,9 @@ def test_the_run_of_a_process_of_another_machine_is_left_alone_until_its_lease_r
         assert asyncio.run(state_of(journal)) == ONE_RUN[:4]
 
 
-def test_a_run_that_keeps_killing_its_process_is_parked_until_a_person_lifts_it(path: Path, dead: Holder) -> None:
+def test_a_run_that_keeps_killing_its_process_is_parked_until_a_person_lifts_it(
+    path: Path, dead: ProcessIdentity
+) -> None:
     clock = Clock()
     keep(path, ONE_RUN[:4])
 
@@ -188,35 +190,35 @@ def test_a_driver_that_slept_while_its_run_was_parked_is_fenced(path: Path) -> N
 
 
 def test_a_living_process_is_not_gone_and_comes_back_from_its_text() -> None:
-    me = Holder.here()
+    me = ProcessIdentity.here()
 
     assert not me.gone()
-    assert Holder.parsed(str(me)) == me
-    assert me != Holder.here(), "two journals of one process are two holders"
+    assert ProcessIdentity.parsed(str(me)) == me
+    assert me != ProcessIdentity.here(), "two journals of one process are two holders"
 
 
 @pytest.mark.parametrize("text", ["", "12@host", "x@host|a|b|c", "12host|a|b|c", "12@host|a|b|c|d"])
 def test_what_is_no_holder_is_nobody(text: str) -> None:
-    assert Holder.parsed(text) is None
+    assert ProcessIdentity.parsed(text) is None
 
 
-def test_a_process_that_ended_is_gone_waited_for_or_not(dead: Holder) -> None:
+def test_a_process_that_ended_is_gone_waited_for_or_not(dead: ProcessIdentity) -> None:
     assert dead.gone()
     os.waitpid(dead.pid, 0)
     assert dead.gone()
 
 
 def test_a_number_that_was_given_to_another_process_is_not_the_holder() -> None:
-    me = Holder.here()
+    me = ProcessIdentity.here()
 
-    assert Holder(me.pid, me.host, me.place, "1", me.owner).gone()
-    assert not Holder(me.pid, me.host, me.place, "", me.owner).gone(), "not known is not gone"
-    assert not Holder(me.pid, "elsewhere", me.place, "1", me.owner).gone()
-    assert not Holder(me.pid, me.host, "another boot", "1", me.owner).gone()
+    assert ProcessIdentity(me.pid, me.host, me.place, "1", me.owner).gone()
+    assert not ProcessIdentity(me.pid, me.host, me.place, "", me.owner).gone(), "not known is not gone"
+    assert not ProcessIdentity(me.pid, "elsewhere", me.place, "1", me.owner).gone()
+    assert not ProcessIdentity(me.pid, me.host, "another boot", "1", me.owner).gone()
 
 
 def test_where_the_system_tells_nothing_only_a_free_number_is_gone(tmp_path: Path) -> None:
-    me = Holder.here()
+    me = ProcessIdentity.here()
 
     assert (_born(me.pid, tmp_path), _place(tmp_path)) == ("", "")
-    assert not Holder.of(1).gone()
+    assert not ProcessIdentity.of(1).gone()

@@ -14,7 +14,7 @@ import pytest
 
 import tool_loop
 from tests.kit.proofs import STORIES, changed, mutant, survives_cancels, survives_every_crash
-from tool_loop.agent import Attempt
+from tool_loop.agent import Driver
 from tool_loop.journal import statements as sqlite_store
 from tool_loop.runtime.clock import run_virtual
 
@@ -29,11 +29,11 @@ FENCE = ('FROM runs WHERE n = ? AND fence = ?"', 'FROM runs WHERE n = ? AND ? > 
 PAYS = STORIES["reads, stores, pays"]
 
 
-def cancels(loop: type[Attempt]) -> Coroutine[Any, Any, int]:
+def cancels(loop: type[Driver]) -> Coroutine[Any, Any, int]:
     return survives_cancels(PAYS, slow_logs(), loop)
 
 
-def crashes(loop: type[Attempt]) -> Coroutine[Any, Any, int]:
+def crashes(loop: type[Driver]) -> Coroutine[Any, Any, int]:
     return survives_every_crash(PAYS, loop)
 
 
@@ -49,7 +49,7 @@ def crashes(loop: type[Attempt]) -> Coroutine[Any, Any, int]:
 def test_a_loop_without_a_safeguard_fails_a_proof(change: tuple[str, str], proof: Any, says: str) -> None:
     with pytest.raises(AssertionError, match=says):
         run_virtual(proof(mutant(change)))
-    assert run_virtual(proof(Attempt)) > 0
+    assert run_virtual(proof(Driver)) > 0
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from tool_loop.events import ToolCall
 from tool_loop.llm.anthropic.model import AnthropicMessages
 from tool_loop.llm.chat.model import OpenAIChat
 from tool_loop.llm.dialect import Dialect as Llm
-from tool_loop.llm.errors.failures import Failures
+from tool_loop.llm.errors.failures import ProviderErrors
 from tool_loop.llm.responses.model import OpenAIResponses
 from tool_loop.ports import Request, ToolSpec
 from tool_loop.transcript import Transcript, UserMessage
@@ -27,7 +27,7 @@ from tool_loop.transcript import Transcript, UserMessage
 READ = ToolSpec("read_file", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 LIST = ToolSpec("list_dir", "List a directory.", {"type": "object", "properties": {"path": {"type": "string"}}})
 TOOLS = (READ, LIST)
-FAILURES = Failures("api.example.com", "m")
+FAILURES = ProviderErrors("api.example.com", "m")
 
 
 @dataclass(frozen=True)

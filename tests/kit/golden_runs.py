@@ -17,7 +17,7 @@ from tool_loop import (
     Example,
     Limits,
     ModelReplied,
-    Pending,
+    PendingApproval,
     ScriptedLLM,
     ToolCall,
     ToolContext,
@@ -67,15 +67,15 @@ TOOLS = ToolRegistry([look, wait_for, put, pay, publish], scope="golden")
 LIMITS = Limits(steps=4, window=4_000)
 
 
-async def agree(shown: Pending) -> ApprovalDecided:
+async def agree(shown: PendingApproval) -> ApprovalDecided:
     return ApprovalDecided(shown.call.id, allowed=True, by="ada", note="fine")
 
 
-async def edit(shown: Pending) -> ApprovalDecided:
+async def edit(shown: PendingApproval) -> ApprovalDecided:
     return ApprovalDecided(shown.call.id, allowed=True, by="ada", arguments='{"text": "hello, world"}')
 
 
-async def refuse(shown: Pending) -> ApprovalDecided:
+async def refuse(shown: PendingApproval) -> ApprovalDecided:
     return ApprovalDecided(shown.call.id, allowed=False, by="ada", note="not on a Friday")
 
 

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from tool_loop import agent
-from tool_loop.agent import Attempt
+from tool_loop.agent import Driver
 from tool_loop.audit.invariants import check
 from tool_loop.errors import JournalError
 from tool_loop.events import (
@@ -180,7 +180,7 @@ def tools() -> ToolRegistry:
 
 
 async def attempt(
-    story: Story, log: RunLog, world: World, loop: type[Attempt] = Attempt, emit: Emit = lambda _: None
+    story: Story, log: RunLog, world: World, loop: type[Driver] = Driver, emit: Emit = lambda _: None
 ) -> RunEnded:
     """Drive a run to its end, with a person who decides whenever it waits and asks what is to be asked."""
     Here.world = world
@@ -238,7 +238,7 @@ def log_with(events: tuple[Event, ...] | list[Event]) -> MemoryLog:
     return log
 
 
-async def told(story: Story, loop: type[Attempt] = Attempt) -> tuple[list[Event], list[Crash]]:
+async def told(story: Story, loop: type[Driver] = Driver) -> tuple[list[Event], list[Crash]]:
     """The story without a crash, and every moment at which there could have been one."""
     world = World()
     log = Watched(world)
@@ -263,7 +263,7 @@ def sound(story: Story, events: list[Event], world: World) -> None:
             assert what not in done, f"{what} is said not to be done, and is"
 
 
-async def resumes(crash: Crash, story: Story, full: list[Event], loop: type[Attempt] = Attempt) -> None:
+async def resumes(crash: Crash, story: Story, full: list[Event], loop: type[Driver] = Driver) -> None:
     """From this moment on a new process comes to the same end, pays for nothing twice and does nothing twice."""
     world = deepcopy(crash.world)
     world.asked.clear()
@@ -280,7 +280,7 @@ async def resumes(crash: Crash, story: Story, full: list[Event], loop: type[Atte
     assert len(requests) <= 2 * len(set(requests)), "the same person was asked again and again"
 
 
-async def survives_every_crash(story: Story, loop: type[Attempt] = Attempt) -> int:
+async def survives_every_crash(story: Story, loop: type[Driver] = Driver) -> int:
     full, moments = await told(story, loop)
     for crash in moments:
         if crash.events:
@@ -308,7 +308,7 @@ class Failing(MemoryLog):
 
 
 async def survives_failing_writes(
-    story: Story, error: Callable[[], Exception], lasting: bool, loop: type[Attempt] = Attempt
+    story: Story, error: Callable[[], Exception], lasting: bool, loop: type[Driver] = Driver
 ) -> int:
     """Fails the first write, then the second, until the run needs no further one."""
     full, _ = await told(story, loop)
@@ -338,7 +338,7 @@ async def survives_failing_writes(
 
 
 async def survives_cancels(
-    story: Story, opened: Callable[[int], AbstractAsyncContextManager[RunLog]], loop: type[Attempt] = Attempt
+    story: Story, opened: Callable[[int], AbstractAsyncContextManager[RunLog]], loop: type[Driver] = Driver
 ) -> int:
     """Cancels at the first turn of the event loop, then at the second, until the run is over before it.
 
@@ -377,11 +377,11 @@ async def survives_cancels(
 # --- a loop with a part missing -------------------------------------------------------------------
 
 
-def mutant(*changes: tuple[str, str]) -> type[Attempt]:
+def mutant(*changes: tuple[str, str]) -> type[Driver]:
     """The loop with parts of its source replaced; each must be there exactly once."""
     space: dict[str, Any] = {"__name__": "tool_loop.agent", "__package__": "tool_loop"}
     exec(compile(changed(agent, changes), str(agent.__file__), "exec"), space)
-    return space["Attempt"]
+    return space["Driver"]
 
 
 def changed(module: ModuleType, changes: Iterable[tuple[str, str]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tool_loop.agent import Attempt
+from tool_loop.agent import Driver
 from tool_loop.events import Event, ModelReplied, RunEnded, RunStarted, ToolCall, Usage
 from tool_loop.journal.memory import MemoryLog
 from tool_loop.limits import Limits
@@ -43,7 +43,7 @@ def drive(
     """One attempt, on virtual time."""
 
     async def main() -> RunEnded | Hold:
-        return await Attempt(log, llm, tools, limits or Limits(), emit, reviewer).drive()
+        return await Driver(log, llm, tools, limits or Limits(), emit, reviewer).drive()
 
     return run_virtual(main())
 

@@ -27,7 +27,7 @@ from tool_loop.events import (
     ToolReturned,
     Usage,
 )
-from tool_loop.journal.identity import Holder
+from tool_loop.journal.identity import ProcessIdentity
 from tool_loop.journal.sqlite import SqliteJournal
 
 from .runs import calls, says
@@ -106,13 +106,13 @@ def dies_with(path: Path, holder: str, until: float) -> None:
 
 
 @pytest.fixture
-def dead() -> Holder:
+def dead() -> ProcessIdentity:
     """A process that has ended, and that nobody has asked about yet: it still has its number."""
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    text = str(Holder.of(child.pid))
+    text = str(ProcessIdentity.of(child.pid))
     child.stdin.close()  # type: ignore[union-attr]
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    yield Holder.parsed(text)
+    yield ProcessIdentity.parsed(text)
     child.wait()
 
 

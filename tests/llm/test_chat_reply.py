@@ -17,7 +17,7 @@ from tool_loop.events import ModelReplied, ReasoningDelta, TextDelta, Usage
 from tool_loop.llm.chat.model import OpenAIChat
 from tool_loop.llm.chat.reply import ChatReply
 from tool_loop.llm.endpoint import Endpoint
-from tool_loop.llm.errors.failures import Failures
+from tool_loop.llm.errors.failures import ProviderErrors
 from tool_loop.llm.http.sse import EVENT_BYTES, EventTooLarge, SSEReader
 from tool_loop.llm.http.transport import Transport
 from tool_loop.llm.text import Names
@@ -668,7 +668,7 @@ def test_a_stream_cut_at_any_byte_is_an_error_until_its_finish_reason_is_whole()
 
 def assembled(body: bytes) -> ModelReplied | ProviderError:
     """The reply in these bytes, without a network: reader and assembler alone."""
-    reply, reader = ChatReply(Failures("x", "m"), "chat:x", Names(NAMES)), SSEReader()
+    reply, reader = ChatReply(ProviderErrors("x", "m"), "chat:x", Names(NAMES)), SSEReader()
     try:
         for one in (*reader.feed(body), *reader.close()):
             if reply.event(one, lambda _: None):
@@ -759,7 +759,7 @@ def test_what_is_nested_too_deep_to_be_handled_is_an_error_too() -> None:
             raise RecursionError
 
     http = httpx2.MockTransport(lambda _: httpx2.Response(200, json={}))
-    failures = Failures("x", "m")
+    failures = ProviderErrors("x", "m")
     endpoint = Endpoint("http://x/v1", {}, failures=failures, transport=Transport(http))
     deep = Deep(failures, "chat:x", Names())
 
@@ -831,7 +831,7 @@ def test_any_chunks_give_a_reply_or_a_typed_error(chunks: list[Any]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(VALUES)
 def test_any_document_gives_a_reply_or_a_typed_error(body: Any) -> None:
-    reply = ChatReply(Failures("x", "m"), "chat:x", Names(NAMES))
+    reply = ChatReply(ProviderErrors("x", "m"), "chat:x", Names(NAMES))
     try:
         reply.document(body)
         made = reply.reply()

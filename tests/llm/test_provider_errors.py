@@ -16,14 +16,14 @@ from hypothesis import given, settings, strategies as st
 
 from tool_loop.errors import ProviderError
 from tool_loop.llm.errors.body import read_error
-from tool_loop.llm.errors.failures import Failures
+from tool_loop.llm.errors.failures import ProviderErrors
 from tool_loop.llm.errors.vocabulary import window_in
 from tool_loop.llm.errors.waits import asked_wait, seconds
 from tool_loop.redaction.secret import HIDDEN, Secret, printable
 
 NOW = 1_767_225_600.0
 KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
-FAILURES = Failures("api.example.com", "some-model", secret=Secret(KEY))
+FAILURES = ProviderErrors("api.example.com", "some-model", secret=Secret(KEY))
 
 
 def refused(status: int, body: Any = "", headers: dict[str, str] | None = None) -> ProviderError:
@@ -308,7 +308,7 @@ def test_a_refused_key_names_what_to_set() -> None:
         "401 from api.example.com: the key in OPENAI_API_KEY was refused, or may not use this model. "
         "It said: Incorrect API key"
     )
-    without = Failures("api.example.com", "m", key_name="SOME_KEY").refused(401, {}, b"", NOW)
+    without = ProviderErrors("api.example.com", "m", key_name="SOME_KEY").refused(401, {}, b"", NOW)
     assert str(without) == "401 from api.example.com: it wants a key and none was sent. Set SOME_KEY."
 
 
@@ -541,7 +541,7 @@ BODIES = [
 @pytest.mark.parametrize(("body", "wait"), BODIES)
 def test_the_end_of_a_limit_is_read_in_the_body(body: Any, wait: float | None) -> None:
     error = refused(429, json.dumps(body))
-    inside = Failures("api.example.com", "m", now=lambda: NOW).inside(body | {"code": 429})
+    inside = ProviderErrors("api.example.com", "m", now=lambda: NOW).inside(body | {"code": 429})
 
     assert error.kind == inside.kind == "rate_limit"
     assert [error.retry_after, inside.retry_after] == [None if wait is None else pytest.approx(wait)] * 2

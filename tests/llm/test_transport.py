@@ -16,7 +16,7 @@ from tool_loop.errors import ConfigurationError, ProviderError
 from tool_loop.events import TextDelta
 from tool_loop.llm.chat.model import OpenAIChat
 from tool_loop.llm.endpoint import AFTERTHOUGHT_SECONDS
-from tool_loop.llm.http.timer import Line
+from tool_loop.llm.http.timer import RequestTimer
 from tool_loop.llm.http.transport import Caps, Timeouts, Transport
 from tool_loop.ports import Request
 from tool_loop.testing import FAULTS, FaultServer, answer, ok_chat, run_virtual
@@ -198,7 +198,7 @@ def test_a_cancelled_request_is_cancelled_and_not_called_a_timeout() -> None:
 def test_a_timeout_and_a_cancel_at_the_same_moment_are_a_cancel() -> None:
     async def main() -> None:
         async def wait() -> None:
-            line = Line("x", Timeouts(idle=1), None)
+            line = RequestTimer("x", Timeouts(idle=1), None)
             with line:
                 await asyncio.sleep(10)
 

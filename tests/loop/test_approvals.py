@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.kit.runs import QUESTION, calls, drive, log_of, of
-from tool_loop import Agent, MemoryJournal, Pending, ScriptedLLM, Tool, ToolRegistry, tool
+from tool_loop import Agent, MemoryJournal, PendingApproval, ScriptedLLM, Tool, ToolRegistry, tool
 from tool_loop.errors import ProviderError, UnknownRun, UsageError
 from tool_loop.events import (
     ApprovalDecided,
@@ -55,7 +55,7 @@ class Till:
 
 
 def allowing(**fields: object):
-    async def reviewer(shown: Pending) -> ApprovalDecided:
+    async def reviewer(shown: PendingApproval) -> ApprovalDecided:
         return ApprovalDecided(shown.call.id, True, by="ann", **fields)  # type: ignore[arg-type]
 
     return reviewer
@@ -133,9 +133,9 @@ def test_the_first_decision_wins_and_only_waiting_calls_can_be_decided() -> None
 
 def test_with_a_reviewer_the_person_is_asked_and_sees_the_whole_call() -> None:
     till, log = Till(), log_of()
-    seen: list[Pending] = []
+    seen: list[PendingApproval] = []
 
-    async def reviewer(shown: Pending) -> ApprovalDecided:
+    async def reviewer(shown: PendingApproval) -> ApprovalDecided:
         seen.append(shown)
         return ApprovalDecided("some other call", True)
 
@@ -161,7 +161,7 @@ def test_a_standing_approval_covers_the_tool_for_the_run_and_an_exact_denial_bea
     till, log = Till(), log_of()
     asked: list[str] = []
 
-    async def reviewer(shown: Pending) -> ApprovalDecided:
+    async def reviewer(shown: PendingApproval) -> ApprovalDecided:
         asked.append(shown.call.id)
         return ApprovalDecided(shown.call.id, True, standing=True)
 
@@ -247,7 +247,7 @@ def test_a_call_that_is_no_longer_what_was_asked_about_is_asked_about_again() ->
 def test_a_standing_denial_covers_the_tool_too() -> None:
     till, log = Till(), log_of()
 
-    async def reviewer(shown: Pending) -> ApprovalDecided:
+    async def reviewer(shown: PendingApproval) -> ApprovalDecided:
         return ApprovalDecided(shown.call.id, False, note="never", standing=True)
 
     script = ScriptedLLM(PAY, calls(("p2", "pay", '{"amount": 6}')), "done")
@@ -280,7 +280,7 @@ def test_an_approval_that_does_not_fit_or_came_too_late_is_not_one(decision: App
 def test_a_decision_made_elsewhere_while_the_person_thinks_is_the_one_that_counts() -> None:
     till, log = Till(), log_of()
 
-    async def slow(shown: Pending) -> ApprovalDecided:
+    async def slow(shown: PendingApproval) -> ApprovalDecided:
         log.state.apply(ApprovalDecided(shown.call.id, False, by="bob", fingerprint=shown.fingerprint))
         return ApprovalDecided(shown.call.id, True)
 
@@ -291,10 +291,10 @@ def test_a_decision_made_elsewhere_while_the_person_thinks_is_the_one_that_count
 
 
 def test_a_reviewer_that_fails_or_never_answers_leaves_the_run_waiting() -> None:
-    async def fails(_shown: Pending) -> ApprovalDecided:
+    async def fails(_shown: PendingApproval) -> ApprovalDecided:
         raise OSError("the terminal is gone")
 
-    async def never(_shown: Pending) -> ApprovalDecided:
+    async def never(_shown: PendingApproval) -> ApprovalDecided:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -308,21 +308,21 @@ def test_a_reviewer_that_fails_or_never_answers_leaves_the_run_waiting() -> None
 def test_a_cancel_while_the_person_is_asked_leaves_every_call_answered() -> None:
     till, log = Till(), log_of()
 
-    async def interrupt(_shown: Pending) -> ApprovalDecided:
+    async def interrupt(_shown: PendingApproval) -> ApprovalDecided:
         raise asyncio.CancelledError
 
     async def main() -> None:
-        from tool_loop.agent import Attempt
+        from tool_loop.agent import Driver
 
         asked = asyncio.Event()
 
-        async def reviewer(_shown: Pending) -> ApprovalDecided:
+        async def reviewer(_shown: PendingApproval) -> ApprovalDecided:
             asked.set()
             await asyncio.Event().wait()
             raise AssertionError
 
         task = asyncio.ensure_future(
-            Attempt(log, ScriptedLLM(PAY), till.tools, Limits(), lambda _: None, reviewer).drive()
+            Driver(log, ScriptedLLM(PAY), till.tools, Limits(), lambda _: None, reviewer).drive()
         )
         await asked.wait()
         task.cancel()
@@ -339,16 +339,16 @@ def test_a_cancel_while_a_call_in_doubt_is_asked_about_never_says_that_it_did_no
     till, log = Till(), log_of(QUESTION, calls(("s", "ship", '{"to": "a"}')), IntentRecorded(("s",)))
 
     async def main() -> None:
-        from tool_loop.agent import Attempt
+        from tool_loop.agent import Driver
 
         asked = asyncio.Event()
 
-        async def reviewer(_shown: Pending) -> ApprovalDecided:
+        async def reviewer(_shown: PendingApproval) -> ApprovalDecided:
             asked.set()
             await asyncio.Event().wait()
             raise AssertionError
 
-        attempt = Attempt(log, ScriptedLLM(), till.tools, Limits(), lambda _: None, reviewer)
+        attempt = Driver(log, ScriptedLLM(), till.tools, Limits(), lambda _: None, reviewer)
         task = asyncio.ensure_future(attempt.drive())
         await asked.wait()
         task.cancel()
@@ -364,7 +364,7 @@ def test_a_denial_is_not_used_up_by_an_intent() -> None:
     """Found by the simulation, seed 7782: after a crash the denied call was in doubt again, and ran."""
     till, log = Till(), log_of()
 
-    async def deny(shown: Pending) -> ApprovalDecided:
+    async def deny(shown: PendingApproval) -> ApprovalDecided:
         return ApprovalDecided(shown.call.id, False)
 
     drive(log, ScriptedLLM(calls(("p", "pay", '{"amount": 5}')), "done"), till.tools, reviewer=deny)
@@ -439,7 +439,7 @@ def test_a_person_who_is_there_decides_about_a_call_in_doubt(allowed: bool, ran:
     till = Till()
     seen: list[str] = []
 
-    async def reviewer(shown: Pending) -> ApprovalDecided:
+    async def reviewer(shown: PendingApproval) -> ApprovalDecided:
         seen.append(shown.why)
         return ApprovalDecided(shown.call.id, allowed, note="I looked: it arrived")
 
@@ -490,7 +490,7 @@ def test_an_edited_call_in_doubt_is_probed_and_asked_about_as_it_may_have_run() 
         IntentRecorded(("s",), ("s",)),
     )
 
-    async def reviewer(shown: Pending) -> ApprovalDecided:
+    async def reviewer(shown: PendingApproval) -> ApprovalDecided:
         seen.append(shown.call.arguments)
         return ApprovalDecided("s", True)
 

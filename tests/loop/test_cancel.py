@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.runs import QUESTION, calls, log_of, of, says
 from tool_loop import Agent, MemoryJournal, ScriptedLLM, ToolCall, ToolRegistry, tool
-from tool_loop.agent import Attempt
+from tool_loop.agent import Driver
 from tool_loop.events import Event, ModelReplied, RunEnded, RunInterrupted, TextDelta, ToolReturned
 from tool_loop.journal.memory import MemoryLog
 from tool_loop.limits import Limits
@@ -74,7 +74,7 @@ def test_cancelled_at_any_turn_the_history_is_valid_and_the_run_resumes(turns: i
 
     async def main() -> RunEnded | object:
         shown: list[object] = []
-        task = asyncio.ensure_future(Attempt(log, model, tools, Limits(), shown.append).drive())
+        task = asyncio.ensure_future(Driver(log, model, tools, Limits(), shown.append).drive())
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
@@ -82,7 +82,7 @@ def test_cancelled_at_any_turn_the_history_is_valid_and_the_run_resumes(turns: i
         assert len(asyncio.all_tasks()) == 1, "something still runs"
         assert not log.state.pending, "a call was left open"
         assert [e for e in shown if e in log.state.events] == log.state.events[1:], "shown and recorded differ"
-        return await Attempt(log, model, tools, Limits(), shown.append).drive()
+        return await Driver(log, model, tools, Limits(), shown.append).drive()
 
     assert run_virtual(main()) == RunEnded("answered", "done")
     results = of(ToolReturned, log.state.events)
@@ -101,7 +101,7 @@ def test_the_turns_above_reach_past_the_end_of_the_run() -> None:
 
     async def main() -> None:
         nonlocal count
-        task = asyncio.ensure_future(Attempt(log, Model(), tools, Limits(), lambda _: None).drive())
+        task = asyncio.ensure_future(Driver(log, Model(), tools, Limits(), lambda _: None).drive())
         while not task.done():
             count += 1
             await asyncio.sleep(0)
@@ -114,7 +114,7 @@ def test_the_turns_above_reach_past_the_end_of_the_run() -> None:
 def cancel_while(started: asyncio.Event, log: MemoryLog, tools: ToolRegistry) -> Callable[[], object]:
     async def main() -> float:
         script = ScriptedLLM(calls(("1", "work")))
-        task = asyncio.ensure_future(Attempt(log, script, tools, Limits(), lambda _: None).drive())
+        task = asyncio.ensure_future(Driver(log, script, tools, Limits(), lambda _: None).drive())
         await started.wait()
         before = asyncio.get_running_loop().time()
         task.cancel()
@@ -172,7 +172,7 @@ def test_calls_that_were_not_started_are_cancelled_and_not_in_doubt() -> None:
 
     async def main() -> None:
         script = ScriptedLLM(calls(("1", "work", '{"n": 1}'), ("2", "work", '{"n": 2}')))
-        task = asyncio.ensure_future(Attempt(log, script, ToolRegistry([work]), Limits(), lambda _: None).drive())
+        task = asyncio.ensure_future(Driver(log, script, ToolRegistry([work]), Limits(), lambda _: None).drive())
         await started.wait()
         task.cancel()
         await asyncio.wait({task})

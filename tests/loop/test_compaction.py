@@ -21,7 +21,7 @@ from tool_loop.events import (
     Usage,
 )
 from tool_loop.llm.scripted import Sent
-from tool_loop.loop.compaction import KEEP_TURNS, Plan, plan
+from tool_loop.loop.compaction import KEEP_TURNS, CompactionPlan, plan
 from tool_loop.ports import Emit, Request
 from tool_loop.runtime.clock import run_virtual
 from tool_loop.state import State
@@ -121,7 +121,7 @@ def test_old_bulky_results_go_first_and_cost_no_model_call() -> None:
     state = State.of(events(6))
     small = plan(state, 18_000)
 
-    assert small == Plan(("c1", "c2"), 0)
+    assert small == CompactionPlan(("c1", "c2"), 0)
 
 
 def test_the_last_turns_stay_whole() -> None:
@@ -134,11 +134,11 @@ def test_the_last_turns_stay_whole() -> None:
 
 
 def test_one_giant_turn_is_shortened_too() -> None:
-    assert plan(State.of(events(1, 90_000)), 1000) == Plan(("c1",), 0)
+    assert plan(State.of(events(1, 90_000)), 1000) == CompactionPlan(("c1",), 0)
 
 
 def test_nothing_is_planned_where_nothing_can_be_shortened() -> None:
-    assert plan(State.of(events(1, 10)), 100) == Plan((), 0)
+    assert plan(State.of(events(1, 10)), 100) == CompactionPlan((), 0)
 
 
 def test_a_stub_says_how_to_get_the_result_again() -> None:

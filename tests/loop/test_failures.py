@@ -30,7 +30,7 @@ from tool_loop.events import (
 )
 from tool_loop.llm.retry import Retrying, RetryPolicy
 from tool_loop.llm.scripted import Turn
-from tool_loop.ports import Pending
+from tool_loop.ports import PendingApproval
 from tool_loop.runtime.clock import run_virtual
 from tool_loop.tools import workspace_tools
 
@@ -185,7 +185,7 @@ def registry_of_trouble(root: Path) -> ToolRegistry:
     return ToolRegistry([typed, slow, crashes, says_no, rare, pay, forbidden, *workspace_tools(root)])
 
 
-async def deny(shown: Pending) -> ApprovalDecided:
+async def deny(shown: PendingApproval) -> ApprovalDecided:
     return ApprovalDecided(shown.call.id, False, note="not today")
 
 

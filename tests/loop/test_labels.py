@@ -13,7 +13,7 @@ import pytest
 from tool_loop import Agent, Limits, MemoryJournal, ScriptedLLM, ToolCall, calculator, coding_tools, tool
 from tool_loop.audit.invariants import check
 from tool_loop.events import ApprovalDecided, ToolReturned
-from tool_loop.ports import Pending
+from tool_loop.ports import PendingApproval
 from tool_loop.result import Result
 from tool_loop.toolbox.registry import ToolRegistry
 
@@ -41,7 +41,7 @@ class Person:
     def __init__(self, *say: str) -> None:
         self.say, self.asked = list(say), list[str]()
 
-    async def __call__(self, pending: Pending) -> ApprovalDecided:
+    async def __call__(self, pending: PendingApproval) -> ApprovalDecided:
         self.asked.append(pending.call.id)
         what = self.say.pop(0)
         return ApprovalDecided(pending.call.id, allowed=what != "no", standing=what == "run")
@@ -102,7 +102,7 @@ def test_reading_ends_nothing_in_a_workspace_that_is_trusted(home: Path) -> None
 
 def test_a_denial_for_the_run_goes_on_after_reading(home: Path) -> None:
     class No(Person):
-        async def __call__(self, pending: Pending) -> ApprovalDecided:
+        async def __call__(self, pending: PendingApproval) -> ApprovalDecided:
             self.asked.append(pending.call.id)
             return ApprovalDecided(pending.call.id, allowed=False, standing=True)
 

@@ -29,7 +29,7 @@ from pydantic import AnyUrl
 from tool_loop import Agent, Limits, ScriptedLLM, Tool, ToolCall, ToolContext, ToolError
 from tool_loop.events import ApprovalDecided
 from tool_loop.mcp import McpServer, mcp_tools
-from tool_loop.ports import Pending
+from tool_loop.ports import PendingApproval
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
@@ -43,7 +43,7 @@ def mode() -> str:
     return "legacy" if old else "auto"
 
 
-async def reviewer(pending: Pending) -> ApprovalDecided:
+async def reviewer(pending: PendingApproval) -> ApprovalDecided:
     """A person who takes what is suggested, and confirms what the multi-round scenarios ask."""
     content = json.loads(pending.call.arguments)
     if SCENARIO.startswith("sep-2322"):

@@ -17,7 +17,7 @@ from tool_loop import Agent, Limits, ScriptedLLM, ToolCall
 from tool_loop.errors import ConfigurationError, UsageError
 from tool_loop.events import ApprovalDecided, ToolProgress, ToolReturned
 from tool_loop.mcp import McpServer, McpTools, deferred, mcp_tools
-from tool_loop.ports import Pending
+from tool_loop.ports import PendingApproval
 
 ROOT = Path(__file__).parents[2]
 
@@ -251,9 +251,9 @@ def test_a_server_gets_few_variables_and_no_key_of_ours(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("allowed", "said"), [(True, "accept {'sure': False}"), (False, "decline")])
 def test_what_a_server_asks_a_person_goes_to_the_reviewer(allowed: bool, said: str) -> None:
-    asked: list[Pending] = []
+    asked: list[PendingApproval] = []
 
-    async def reviewer(pending: Pending) -> ApprovalDecided:
+    async def reviewer(pending: PendingApproval) -> ApprovalDecided:
         asked.append(pending)
         return ApprovalDecided(pending.call.id, allowed, arguments='{"sure": false}')
 
@@ -268,7 +268,7 @@ def test_what_a_server_asks_a_person_goes_to_the_reviewer(allowed: bool, said: s
 
 
 def test_an_answer_that_does_not_fit_what_was_asked_is_not_sent() -> None:
-    async def reviewer(pending: Pending) -> ApprovalDecided:
+    async def reviewer(pending: PendingApproval) -> ApprovalDecided:
         return ApprovalDecided(pending.call.id, allowed=True, arguments='{"sure": "yes"}')
 
     async def body(tools: McpTools) -> dict[str, ToolReturned]:

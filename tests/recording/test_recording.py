@@ -22,7 +22,7 @@ from tool_loop import (
     tool,
 )
 from tool_loop.events import Compacted, ReasoningDelta, TextDelta, ToolReturned, Usage
-from tool_loop.recording.exchange import Exchange, Question, read_recording
+from tool_loop.recording.exchange import AskedQuestion, Exchange, read_recording
 from tool_loop.testing import Recording, ReplayLLM, ReplayMismatch, run_virtual
 from tool_loop.transcript import UserMessage
 
@@ -292,7 +292,7 @@ def test_an_empty_recording_says_so(tmp_path: Path) -> None:
 
 def test_of_many_alike_the_nearest_is_found() -> None:
     talks = [
-        Exchange(Question("", (UserMessage(f"question {n}"),), (), may_call=n != 3), ModelReplied(str(n)))
+        Exchange(AskedQuestion("", (UserMessage(f"question {n}"),), (), may_call=n != 3), ModelReplied(str(n)))
         for n in range(5)
     ]
 

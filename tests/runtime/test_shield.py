@@ -23,7 +23,7 @@ from tool_loop.errors import ProviderError
 from tool_loop.events import ApprovalDecided, Event, IntentRecorded, ModelReplied, RunInterrupted, ToolReturned
 from tool_loop.journal.memory import MemoryLog
 from tool_loop.limits import Limits
-from tool_loop.ports import Emit, Pending, Request
+from tool_loop.ports import Emit, PendingApproval, Request
 from tool_loop.runtime.shield import UNWIND_SECONDS, done, settle
 
 GRACE = 0.3
@@ -197,7 +197,7 @@ def much() -> str:
     return "x" * 500
 
 
-async def never_decides(_pending: Pending) -> ApprovalDecided:
+async def never_decides(_pending: PendingApproval) -> ApprovalDecided:
     await asyncio.sleep(30)
     raise AssertionError
 

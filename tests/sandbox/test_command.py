@@ -14,7 +14,7 @@ import pytest
 
 from tests.sandbox.test_walls import chosen
 from tool_loop.errors import ToolError, UsageError
-from tool_loop.sandbox import Box, CommandLimits, Outcome, Sandbox, Stop, cgroup, run, usage
+from tool_loop.sandbox import Box, CommandLimits, CommandOutcome, CommandStop, Sandbox, cgroup, run, usage
 from tool_loop.sandbox.capture import Capture
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
@@ -32,11 +32,11 @@ def box(sandbox: Sandbox, tmp_path: Path) -> Box:
     return Box(tmp_path, sandbox)
 
 
-def text(outcome: Outcome) -> str:
+def text(outcome: CommandOutcome) -> str:
     return (outcome.head + outcome.tail).decode()
 
 
-def bash(box: Box, code: str, **options: object) -> Outcome:
+def bash(box: Box, code: str, **options: object) -> CommandOutcome:
     return run(box, ["bash", "-c", code], **options)  # type: ignore[arg-type]
 
 
@@ -253,7 +253,7 @@ def test_a_daemon_that_holds_the_output_open_holds_nobody_up(box: Box) -> None:
 
 
 def test_it_can_be_stopped_from_another_thread(box: Box) -> None:
-    stop = Stop()
+    stop = CommandStop()
     timer = threading.Timer(0.3, stop)
     timer.start()
 
@@ -265,7 +265,7 @@ def test_it_can_be_stopped_from_another_thread(box: Box) -> None:
 
 
 def test_a_stop_that_came_first_ends_it_at_once(box: Box) -> None:
-    stop = Stop()
+    stop = CommandStop()
     stop()
 
     assert bash(box, "sleep 300", stop=stop).why == "stopped"

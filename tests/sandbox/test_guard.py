@@ -11,7 +11,7 @@ import pytest
 
 from tests.sandbox.test_walls import chosen
 from tool_loop.errors import ToolError
-from tool_loop.sandbox import Box, Outcome, Sandbox, SandboxUnavailable, guard as guards, run
+from tool_loop.sandbox import Box, CommandOutcome, Sandbox, SandboxUnavailable, guard as guards, run
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
 
@@ -21,7 +21,7 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     return chosen(request.param)
 
 
-def bash(box: Box, code: str) -> Outcome:
+def bash(box: Box, code: str) -> CommandOutcome:
     return run(box, ["bash", "-c", code], seconds=20)
 
 

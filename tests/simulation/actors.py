@@ -13,7 +13,7 @@ from typing import Any
 from tool_loop.audit.invariants import check_messages
 from tool_loop.errors import ProviderError, ToolError, UsageError
 from tool_loop.events import ApprovalDecided, Event, ModelReplied, Stop, TextDelta, ToolCall, ToolReturned, Usage
-from tool_loop.ports import Emit, Pending, Request
+from tool_loop.ports import Emit, PendingApproval, Request
 from tool_loop.toolbox.registry import Tool, ToolContext, ToolRegistry, tool
 from tool_loop.transcript import SUMMARISE, UserMessage
 
@@ -201,7 +201,7 @@ class SimPerson:
     def __init__(self, world: World) -> None:
         self.world = world
 
-    async def __call__(self, shown: Pending) -> ApprovalDecided:
+    async def __call__(self, shown: PendingApproval) -> ApprovalDecided:
         world, draw = self.world, self.world.random
         await world.pause()
         if world.bounded and world.strikes("the person goes away", 3.0):
@@ -220,14 +220,14 @@ class SimPerson:
             standing=standing,
         )
 
-    def decide(self, shown: Pending) -> dict[str, Any]:
+    def decide(self, shown: PendingApproval) -> dict[str, Any]:
         allow = self.world.random.random() < 0.7
         self.world.tell(f"  person: {'yes' if allow else 'no'} to {shown.call.id} ({shown.why})")
         if allow and shown.why == "in_doubt":
             self.world.reruns[shown.call.id] += 1
         return {"allow": allow, "note": "" if allow else "no"}
 
-    async def decide_later(self, journal: SimJournal, waiting: Sequence[Pending]) -> None:
+    async def decide_later(self, journal: SimJournal, waiting: Sequence[PendingApproval]) -> None:
         """Decide from elsewhere, and sometimes twice: only the first may count."""
         for shown in waiting:
             with suppress(UsageError):  # another process was faster

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tool_loop import agent, transcript as messages
-from tool_loop.agent import Attempt
+from tool_loop.agent import Driver
 from tool_loop.events import Event, IntentRecorded, ModelReplied, Restarted, ToolCall, ToolReturned
 from tool_loop.llm.retry import Retrying
 from tool_loop.loop import approvals, compaction
@@ -28,21 +28,21 @@ Mutant = Callable[[], AbstractContextManager[object]]
 
 
 def shield_removed() -> AbstractContextManager[object]:
-    async def record(self: Attempt, event: Event, held: asyncio.CancelledError | None = None) -> None:
+    async def record(self: Driver, event: Event, held: asyncio.CancelledError | None = None) -> None:
         await self.log.append(event)
         self.emit(event)
         if held:
             raise held
 
-    return patch.object(Attempt, "record", record)
+    return patch.object(Driver, "record", record)
 
 
 @contextmanager
 def intent_after_the_effect() -> Iterator[None]:
-    record = Attempt.record
+    record = Driver.record
     late: list[IntentRecorded] = []
 
-    async def delayed(self: Attempt, event: Event, held: asyncio.CancelledError | None = None) -> None:
+    async def delayed(self: Driver, event: Event, held: asyncio.CancelledError | None = None) -> None:
         if isinstance(event, IntentRecorded):
             late.append(event)
             return
@@ -50,18 +50,18 @@ def intent_after_the_effect() -> Iterator[None]:
         if isinstance(event, ToolReturned) and late:
             await record(self, late.pop())
 
-    with patch.object(Attempt, "record", delayed):
+    with patch.object(Driver, "record", delayed):
         yield
 
 
 def no_intent() -> AbstractContextManager[object]:
-    record = Attempt.record
+    record = Driver.record
 
-    async def skipping(self: Attempt, event: Event, held: asyncio.CancelledError | None = None) -> None:
+    async def skipping(self: Driver, event: Event, held: asyncio.CancelledError | None = None) -> None:
         if not isinstance(event, IntentRecorded):
             await record(self, event, held)
 
-    return patch.object(Attempt, "record", skipping)
+    return patch.object(Driver, "record", skipping)
 
 
 def ids_not_repaired() -> AbstractContextManager[object]:
@@ -168,16 +168,16 @@ def cut_replies_executed() -> AbstractContextManager[object]:
 
 
 def tools_not_withheld() -> AbstractContextManager[object]:
-    request = Attempt.request
-    return patch.object(Attempt, "request", lambda self, may_call: request(self, True))
+    request = Driver.request
+    return patch.object(Driver, "request", lambda self, may_call: request(self, True))
 
 
 def deadline_ignored() -> AbstractContextManager[object]:
-    return patch.object(Attempt, "until", lambda self, last_word=False: None)
+    return patch.object(Driver, "until", lambda self, last_word=False: None)
 
 
 def denials_overlooked() -> AbstractContextManager[object]:
-    return patch.object(approvals, "refused", lambda *_: None)
+    return patch.object(approvals, "barred", lambda *_: None)
 
 
 def approvals_not_asked_for() -> AbstractContextManager[object]:
@@ -197,7 +197,7 @@ def shown_before_written() -> Iterator[None]:
 def compaction_parts_a_turn() -> AbstractContextManager[object]:
     plan = compaction.plan
 
-    def parting(state: State, window: int | None) -> compaction.Plan:
+    def parting(state: State, window: int | None) -> compaction.CompactionPlan:
         todo = plan(state, window)
         return replace(todo, upto=todo.upto + 1) if todo.upto else todo
 

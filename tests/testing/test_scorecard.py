@@ -25,7 +25,7 @@ from tool_loop import (
     tool,
 )
 from tool_loop.catalogue import CATALOGUE
-from tool_loop.testing import Asked, Line, markdown, returns, scorecard
+from tool_loop.testing import Asked, ScoreLine, markdown, returns, scorecard
 from tool_loop.testing.faults.model import auth, overloaded
 from tool_loop.testing.scoring.bench import KEY, own_bench, reading
 from tool_loop.testing.scoring.card import played
@@ -47,39 +47,39 @@ PROMISED = {
 
 
 @pytest.fixture(scope="module")
-def lines() -> list[Line]:
+def lines() -> list[ScoreLine]:
     began = time.monotonic()
     found = scorecard()
     assert time.monotonic() - began < 30, "what takes longer is not run before each commit"
     return found
 
 
-def test_everything_is_handled(lines: list[Line]) -> None:
+def test_everything_is_handled(lines: list[ScoreLine]) -> None:
     assert [f"{line.fault}: {line.why}" for line in lines if not line.handled] == []
     assert not any(line.skipped for line in lines)
 
 
-def test_it_has_what_was_promised_and_more(lines: list[Line]) -> None:
+def test_it_has_what_was_promised_and_more(lines: list[ScoreLine]) -> None:
     assert {line.fault for line in lines if line.core} == PROMISED
     assert len({line.fault for line in lines}) == len(lines) == len(CASES)
 
 
-def test_every_row_of_the_failure_table_is_played_and_every_kind_comes_out(lines: list[Line]) -> None:
+def test_every_row_of_the_failure_table_is_played_and_every_kind_comes_out(lines: list[ScoreLine]) -> None:
     kinds = {kind for line in lines for kind in line.kinds}
 
     assert {case.failure for case in CASES} - {""} == {row.id for row in CATALOGUE}
     assert {kind for row in CATALOGUE for kind in row.kinds} <= kinds
 
 
-def test_it_is_the_same_each_time(lines: list[Line]) -> None:
+def test_it_is_the_same_each_time(lines: list[ScoreLine]) -> None:
     assert scorecard(cases=CASES[::9]) == lines[::9]
 
 
-def by_name(lines: list[Line]) -> dict[str, Line]:
+def by_name(lines: list[ScoreLine]) -> dict[str, ScoreLine]:
     return {line.fault: line for line in lines}
 
 
-def test_it_says_what_the_model_saw_and_what_it_cost(lines: list[Line]) -> None:
+def test_it_says_what_the_model_saw_and_what_it_cost(lines: list[ScoreLine]) -> None:
     found = by_name(lines)
 
     assert found["429 with Retry-After"].saw == "nothing"
@@ -407,9 +407,9 @@ def test_the_command_gives_json_names_and_a_layer_alone(cli: Cli) -> None:  # no
 
 def test_the_table_for_a_readme_has_a_row_for_each_fault_and_none_for_what_was_skipped() -> None:
     rows = [
-        Line("a|b", "tool", "x|y", "answered", 1, 2),
-        Line("c", "tool", skipped=True),
-        Line("d", "tool", handled=False, why="no"),
+        ScoreLine("a|b", "tool", "x|y", "answered", 1, 2),
+        ScoreLine("c", "tool", skipped=True),
+        ScoreLine("d", "tool", handled=False, why="no"),
     ]
 
     assert markdown(rows).splitlines()[2:] == [
@@ -419,7 +419,7 @@ def test_the_table_for_a_readme_has_a_row_for_each_fault_and_none_for_what_was_s
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/testing.md"])
-def test_the_table_in_the_documents_is_the_one_the_command_prints(name: str, lines: list[Line]) -> None:
+def test_the_table_in_the_documents_is_the_one_the_command_prints(name: str, lines: list[ScoreLine]) -> None:
     text = (ROOT / name).read_text(encoding="utf-8") if (ROOT / name).exists() else ""
     begin, end = "<!-- tool-loop chaos --core --markdown -->\n", "\n<!-- end -->"
     if begin not in text:

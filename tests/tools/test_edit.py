@@ -12,7 +12,7 @@ from tests.tools.edit_proofs import crash_points, killed_runs
 from tool_loop import Agent, MemoryJournal, ScriptedLLM, ToolCall, ToolRegistry
 from tool_loop.audit.invariants import check
 from tool_loop.events import ApprovalDecided, ApprovalRequested, IntentRecorded, ToolReturned
-from tool_loop.ports import Pending
+from tool_loop.ports import PendingApproval
 from tool_loop.testing import Faults, ProcessDied, die, run_virtual
 from tool_loop.tools.edit import edit_tools
 from tool_loop.tools.workspace import Root
@@ -37,9 +37,9 @@ class Person:
     """Answers by list ("yes", "no"), and remembers what was shown."""
 
     def __init__(self, *say: str, meanwhile: object = None) -> None:
-        self.say, self.asked, self.meanwhile = list(say), list[Pending](), meanwhile
+        self.say, self.asked, self.meanwhile = list(say), list[PendingApproval](), meanwhile
 
-    async def __call__(self, pending: Pending) -> ApprovalDecided:
+    async def __call__(self, pending: PendingApproval) -> ApprovalDecided:
         self.asked.append(pending)
         if callable(self.meanwhile):
             self.meanwhile()
@@ -159,7 +159,7 @@ def test_what_needed_nobody_and_needs_a_person_by_the_time_it_runs_is_not_done(h
 
 def test_edited_arguments_are_what_is_done(home: Path) -> None:
     class Editor(Person):
-        async def __call__(self, pending: Pending) -> ApprovalDecided:
+        async def __call__(self, pending: PendingApproval) -> ApprovalDecided:
             mine = json.dumps({"path": "a.txt", "old": "END\n", "new": "mine\n"})
             return ApprovalDecided(pending.call.id, allowed=True, arguments=mine)
 

@@ -145,7 +145,7 @@ def test_only_so_many_names_are_looked_at_and_the_nearest_come_first(tmp_path):
 
 
 def test_very_many_names_are_compared_in_little_time():
-    entries = [_hints._Entry(b"some/where/f%06d.py" % i, directory=False) for i in range(_hints.MAX_NAMES)]
+    entries = [_hints._NameEntry(b"some/where/f%06d.py" % i, directory=False) for i in range(_hints.MAX_NAMES)]
     started = time.process_time()
 
     assert len(_hints._close("f0009999.py", entries)) == 3

@@ -29,7 +29,7 @@ from tool_loop import (
     MemoryJournal,
     ModelReplied,
     OpenAIChat,
-    Pending,
+    PendingApproval,
     ProviderError,
     RunBusy,
     ScriptedLLM,
@@ -264,7 +264,7 @@ def test_a_traceparent_that_is_none_is_no_link(traces: Traces) -> None:
 
 
 def test_turning_points_are_events_of_the_attempt(traces: Traces) -> None:
-    async def allow(shown: Pending) -> ApprovalDecided:
+    async def allow(shown: PendingApproval) -> ApprovalDecided:
         return ApprovalDecided(shown.call.id, allowed=True)
 
     @tool(effect="once")

@@ -11,7 +11,7 @@ from tool_loop import (
     Limits,
     MemoryJournal,
     OpenAIChat,
-    Pending,
+    PendingApproval,
     Price,
     PriceTable,
     Result,
@@ -51,7 +51,7 @@ by_hand = Tool(
 )
 
 
-async def ask_person(call: Pending) -> ApprovalDecided:
+async def ask_person(call: PendingApproval) -> ApprovalDecided:
     return ApprovalDecided(call.call.id, allowed=True, by="me")
 
 

@@ -15,9 +15,9 @@ from tool_loop.testing import (
     Fault,
     Faults,
     FaultServer,
-    Line,
     Recording,
     ReplayLLM,
+    ScoreLine,
     cancel,
     check,
     crash,
@@ -67,7 +67,7 @@ def test_api(agent_run: AgentRun, agent: Agent, journal: MemoryJournal, tmp_path
     assert_type(result, Result)
     assert_type(check(result.events), list[Broken])
     assert_type(redrive(journal, result.run_id, tools=agent.tools, limits=agent.limits), list[Difference])
-    assert_type(scorecard(), list[Line])
+    assert_type(scorecard(), list[ScoreLine])
     Agent(Recording(OpenAIChat(), tmp_path / "a.jsonl", normalize=str.lower))
     Agent(ReplayLLM(tmp_path / "a.jsonl"))
     Agent(ReplayLLM.from_journal(journal, "r", repeat=True))

@@ -125,7 +125,7 @@ class _Check:
 
     def _replied(self, reply: ModelReplied) -> None:
         state = self.state
-        if state.answer and state.answer.stop != "pause":
+        if state.final_reply and state.final_reply.stop != "pause":
             self.broken("I14", "the model was asked again although its answer was on record")
         # One that was cut or filtered before its first word is on record, because it was paid for, and
         # not in the history (`check_messages` sees to that).
@@ -266,7 +266,7 @@ class _Check:
             self.broken("I20", f"the limit was {state.stopping.limit!r}, and the reason given is {end.reason!r}")
         if not state.stopping and end.reason != "answered":
             self.broken("I20", f"ended with {end.reason!r}, and no limit was reached")
-        if end.source == "model" and (state.answer is None or state.answer.text != end.answer):
+        if end.source == "model" and (state.final_reply is None or state.final_reply.text != end.answer):
             self.broken("I20", "the answer is not what the model said last")
 
 

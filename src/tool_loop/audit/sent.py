@@ -68,7 +68,7 @@ def check_requests(bodies: Sequence[bytes]) -> list[Broken]:
     found: list[Broken] = []
     for n, body in enumerate(bodies):
         try:
-            read = json.loads(body.decode("utf-8"), parse_constant=_refuse)
+            read = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
         except ValueError as error:
             found.append(Broken("I3", n, "request", f"not valid JSON in UTF-8: {error}"))
             continue
@@ -77,7 +77,7 @@ def check_requests(bodies: Sequence[bytes]) -> list[Broken]:
     return found
 
 
-def _refuse(constant: str) -> None:
+def _no_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 

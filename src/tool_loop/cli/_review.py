@@ -19,7 +19,7 @@ from pathlib import Path
 from tool_loop.console.terminal import Terminal, one_line
 from tool_loop.console.unseen import exact
 from tool_loop.events import ApprovalDecided, ToolCall
-from tool_loop.ports import Pending, Preview
+from tool_loop.ports import PendingApproval, Preview
 
 from ._shown import coloured, fits, screenful, shown_call, too_long
 
@@ -39,7 +39,7 @@ class TerminalReviewer:
         self._by = by
         self._unread = b""
 
-    async def __call__(self, pending: Pending) -> ApprovalDecided:
+    async def __call__(self, pending: PendingApproval) -> ApprovalDecided:
         call, edited, seen, preview = pending.call, None, False, pending.preview
         self._forget_typed_ahead()
         while True:
@@ -68,7 +68,7 @@ class TerminalReviewer:
                 case _:
                     self._err.line("Please answer with one of the letters." if edited is None else "y, n or e")
 
-    def _show(self, lines: Sequence[str], pending: Pending, preview: Preview | None, *, whole: bool) -> None:
+    def _show(self, lines: Sequence[str], pending: PendingApproval, preview: Preview | None, *, whole: bool) -> None:
         self._err.line()
         for line in _drawn(screenful(lines, self._err), preview, self._err):
             self._err.line(line)
@@ -168,12 +168,12 @@ def _drawn(lines: Sequence[str], preview: Preview | None, terminal: Terminal) ->
     return [coloured(line, terminal) for line in lines] if preview and preview.kind == "diff" else lines
 
 
-def _covers_more(pending: Pending) -> bool:
+def _covers_more(pending: PendingApproval) -> bool:
     """Whether there is something like it that could be allowed for the rest of the run."""
     return pending.why == "policy" and pending.standing and (pending.preview is None or bool(pending.preview.rule))
 
 
-def _choices(pending: Pending) -> str:
+def _choices(pending: PendingApproval) -> str:
     if not _covers_more(pending):
         return _CHOICES_NO_RULE
     return _CHOICES_BY_RULE if pending.preview else _CHOICES

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tool_loop.console.terminal import Terminal
     from tool_loop.events import ToolCall
     from tool_loop.testing.scoring.bench import Bench
-    from tool_loop.testing.scoring.card import Line
+    from tool_loop.testing.scoring.card import ScoreLine
     from tool_loop.testing.scoring.case import Case
 
 EPILOG = """\
@@ -124,8 +124,8 @@ def _quiet() -> AbstractContextManager[object]:
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def _shown(lines: Iterable[Line], args: Namespace, out: Terminal) -> list[Line]:
-    show: Callable[[Line], None] | None = None
+def _shown(lines: Iterable[ScoreLine], args: Namespace, out: Terminal) -> list[ScoreLine]:
+    show: Callable[[ScoreLine], None] | None = None
     if args.json:
         show = lambda line: out.line(_as_json(line))  # noqa: E731 - one of three
     elif not args.markdown:
@@ -139,7 +139,7 @@ def _shown(lines: Iterable[Line], args: Namespace, out: Terminal) -> list[Line]:
     return kept
 
 
-def _say(line: Line, out: Terminal) -> None:
+def _say(line: ScoreLine, out: Terminal) -> None:
     from tool_loop.console.terminal import one_line
 
     if line.skipped:
@@ -159,13 +159,13 @@ def _row(fault: str, saw: str, outcome: str, calls: str, tokens: str) -> str:
     return f"{'  '.join(padded)}  {calls:>5}  {tokens:>9}"
 
 
-def _as_json(line: Line) -> str:
+def _as_json(line: ScoreLine) -> str:
     from dataclasses import asdict
 
     return json.dumps(asdict(line)).replace("\x7f", "\\u007f")
 
 
-def _sum_up(lines: Sequence[Line], seconds: float) -> None:
+def _sum_up(lines: Sequence[ScoreLine], seconds: float) -> None:
     from tool_loop.console.tally import duration, plural
     from tool_loop.console.terminal import Terminal
 

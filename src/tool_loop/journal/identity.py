@@ -20,7 +20,7 @@ _SEPARATOR = "|"
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ProcessIdentity:
     """One process, or one journal object in it (`owner`). `place` is where `pid` counts."""
 
     pid: int
@@ -30,17 +30,17 @@ class Holder:
     owner: str
 
     @classmethod
-    def here(cls) -> Holder:
+    def here(cls) -> ProcessIdentity:
         """The running process, with a new `owner`."""
         return cls.of(os.getpid())
 
     @classmethod
-    def of(cls, pid: int) -> Holder:
+    def of(cls, pid: int) -> ProcessIdentity:
         """A process of this machine."""
         return cls(pid, socket.gethostname(), _place(), _born(pid), os.urandom(8).hex())
 
     @classmethod
-    def parsed(cls, text: str) -> Holder | None:
+    def parsed(cls, text: str) -> ProcessIdentity | None:
         """The holder that `str` wrote; None when it is not one."""
         name, *rest = text.split(_SEPARATOR)
         pid, at, host = name.partition("@")

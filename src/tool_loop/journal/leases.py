@@ -21,7 +21,7 @@ from tool_loop.errors import RunBusy, RunPoisoned
 from tool_loop.records import dataclass
 
 from . import statements as store
-from .identity import Holder
+from .identity import ProcessIdentity
 from .schema import Database
 from .statements import Row
 
@@ -59,7 +59,7 @@ class Leases:
     """The leases of one journal object. Its methods run inside a transaction."""
 
     def __init__(self, seconds: float, max_takeovers: int, clock: Callable[[], float]) -> None:
-        self.me = Holder.here()
+        self.me = ProcessIdentity.here()
         self._mine = str(self.me)
         self._seconds = seconds
         self._max_takeovers = max_takeovers
@@ -123,12 +123,12 @@ class Leases:
 
 def driver(holder: str, until: float, now: float) -> str:
     """The name of who drives a run; "" when nobody does, or nobody does any more."""
-    who = Holder.parsed(holder)
+    who = ProcessIdentity.parsed(holder)
     return "" if who is None or until <= now or who.gone() else who.name
 
 
 def _busy(run_id: str, name: str, until: float) -> str:
-    mine = " (this process)" if name == Holder.here().name else ""
+    mine = " (this process)" if name == ProcessIdentity.here().name else ""
     clock = time.strftime("%H:%M:%S", time.gmtime(until))
     return (
         f"run {run_id} is being driven by {name}{mine}, which holds it until {clock} UTC and renews that while it "

@@ -56,7 +56,7 @@ class SqliteLog:
         elif job.error is not None:
             raise job.error
 
-    def change(self, event: Event, at: float) -> store.Change | None:
+    def change(self, event: Event, at: float) -> store.RunChange | None:
         """What goes into the list of runs together with this event's record.
 
         Writing there costs as much as the record itself. So what only counts is saved up within a
@@ -71,7 +71,7 @@ class SqliteLog:
         self._tokens += tokens(event)
         if not standing and not (got_on and self._stuck) and at - self._listed_at < LIST_SECONDS:
             return None
-        change = store.Change(standing, self._steps, self._tokens, question_of(event), progress=got_on)
+        change = store.RunChange(standing, self._steps, self._tokens, question_of(event), progress=got_on)
         self._steps = self._tokens = 0
         self._listed_at = at
         self._stuck = self._stuck and not got_on

@@ -258,7 +258,7 @@ def _decide(db: Database, *, run_id: str, make: Callable[[State], ApprovalDecide
     n = store.number(db, run_id)
     state = store.fold(run_id, store.trim(db, run_id, n, store.read(db, n)), State())
     decision = make(state)
-    store.insert(db, n, len(state.events), at, codec.encode(decision), store.Change(state=stage(state, decision)))
+    store.insert(db, n, len(state.events), at, codec.encode(decision), store.RunChange(state=stage(state, decision)))
     return decision
 
 

@@ -37,7 +37,7 @@ Row: TypeAlias = tuple[int, float, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RunChange:
     """What a record changes in the list of runs. `progress` says that the run got on."""
 
     state: RunState | None = None
@@ -65,7 +65,7 @@ def decides(rows: Iterable[Row], call_id: str) -> bool:
     return any(isinstance(event, ApprovalDecided) and event.call_id == call_id for event in events)
 
 
-def insert(db: Database, n: int, seq: int, at: float, text: str, change: Change) -> None:
+def insert(db: Database, n: int, seq: int, at: float, text: str, change: RunChange) -> None:
     """Add a record without a lease, as number `seq` and no other."""
     db.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (n, seq, at, text))
     update(db, n, at, change)
@@ -79,7 +79,7 @@ def recount(db: Database, n: int, info: RunInfo) -> None:
     )
 
 
-def update(db: Database, n: int, at: float, change: Change) -> None:
+def update(db: Database, n: int, at: float, change: RunChange) -> None:
     statement = f"{UPDATE}{AND_LET_GO if change.ends else ''} WHERE n = ?"
     db.execute(statement, (at, change.question, change.state, change.steps, change.tokens, not change.progress, n))
 

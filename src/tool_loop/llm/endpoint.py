@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tool_loop.events import ModelReplied
     from tool_loop.ports import Emit
 
-    from .errors.failures import Failures
-    from .http.transport import Exchange, Transport
+    from .errors.failures import ProviderErrors
+    from .http.transport import HttpExchange, Transport
 
 Json: TypeAlias = Any  # whatever json.loads gave; an assembler turns it into our own types
 
@@ -37,7 +37,7 @@ AFTERTHOUGHT_SECONDS: Final = 2.0
 
 
 class Assembler(Protocol):
-    """Puts one reply together. Raises `ProviderError` (made by `Failures`) for what is none."""
+    """Puts one reply together. Raises `ProviderError` (made by `ProviderErrors`) for what is none."""
 
     def event(self, event: SSEEvent, emit: Emit) -> bool:
         """Take one event of a stream. True: it was the dialect's last one, nothing follows."""
@@ -68,7 +68,7 @@ class Endpoint:
         base_url: str,
         headers: Mapping[str, str],
         *,
-        failures: Failures,
+        failures: ProviderErrors,
         transport: Transport,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -109,7 +109,7 @@ class Endpoint:
             except RecursionError as error:
                 raise self.failures.protocol("JSON that is nested too deep") from error
 
-    async def _read(self, exchange: Exchange, assembler: Assembler, emit: Emit) -> None:
+    async def _read(self, exchange: HttpExchange, assembler: Assembler, emit: Emit) -> None:
         start = b""
         # Blank lines may come first, as a sign of life; what follows them tells which form this is.
         while len(start) < _ENOUGH and (piece := await exchange.chunk()):
@@ -119,7 +119,7 @@ class Endpoint:
         else:
             assembler.document(self._parsed(await exchange.rest(start)))
 
-    async def _read_stream(self, exchange: Exchange, chunk: bytes, assembler: Assembler, emit: Emit) -> None:
+    async def _read_stream(self, exchange: HttpExchange, chunk: bytes, assembler: Assembler, emit: Emit) -> None:
         reader = SSEReader()
         try:
             while chunk:
@@ -145,7 +145,7 @@ class Endpoint:
             if not whole:
                 raise
 
-    async def _next(self, exchange: Exchange, assembler: Assembler) -> bytes:
+    async def _next(self, exchange: HttpExchange, assembler: Assembler) -> bytes:
         if not assembler.complete():
             return await exchange.chunk()
         try:
@@ -194,7 +194,7 @@ def _header_value(key: str) -> str:
     return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-async def _start_of(exchange: Exchange) -> bytes:
+async def _start_of(exchange: HttpExchange) -> bytes:
     """The body of a refusal, as much of it as is worth reading; what came before it broke off will do."""
     body = b""
     try:

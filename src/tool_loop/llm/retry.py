@@ -81,7 +81,7 @@ class Retrying:
         now = asyncio.get_running_loop().time
         attempts = _Attempts(self.policy, request, now(), self.random)
         while True:
-            watch = _Watch(emit, now)
+            watch = _RetryWatch(emit, now)
             asked = now()
             try:
                 reply = await self.llm.reply(request, watch)
@@ -97,7 +97,7 @@ class Retrying:
                 return replace(reply, retries=retries, seconds=now() - attempts.started, first_token=first)
 
 
-class _Watch:
+class _RetryWatch:
     """Passes everything on, and remembers whether and when text came."""
 
     __slots__ = ("_emit", "_now", "first", "showed")

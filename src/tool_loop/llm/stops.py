@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = "Stop | Literal['failed']"
 
 
-class Ending(NamedTuple):
+class ReplyEnding(NamedTuple):
     """`stop` as the record has it, or "failed": the turn is none. `known` is False for words not known."""
 
     stop: Verdict
@@ -67,23 +67,23 @@ _DONE: Final = re.compile(
     r"|unspecified|default|ids?|\d+|_)*"
 )
 
-_ORDER: Final[tuple[tuple[re.Pattern[str], Ending], ...]] = (
-    (_words("^error_limit$"), Ending("length")),  # Cohere's name for a full context
-    (_BROKEN, Ending("failed", kind="model_output")),
-    (_FILTERED, Ending("content_filter")),
-    (_REFUSED, Ending("refusal")),
-    (_FAILED, Ending("failed")),
-    (_PAUSED, Ending("pause")),
-    (_CUT, Ending("length")),
+_ORDER: Final[tuple[tuple[re.Pattern[str], ReplyEnding], ...]] = (
+    (_words("^error_limit$"), ReplyEnding("length")),  # Cohere's name for a full context
+    (_BROKEN, ReplyEnding("failed", kind="model_output")),
+    (_FILTERED, ReplyEnding("content_filter")),
+    (_REFUSED, ReplyEnding("refusal")),
+    (_FAILED, ReplyEnding("failed")),
+    (_PAUSED, ReplyEnding("pause")),
+    (_CUT, ReplyEnding("length")),
 )
 
 
 @lru_cache(maxsize=256)
-def ending(reason: str) -> Ending:
+def ending(reason: str) -> ReplyEnding:
     """What a reason of ending says. No reason ("") says nothing against the reply."""
     # A gateway may pass on a whole sentence; what matters stands at its beginning.
     text = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", reason[:200]).lower()
     text = re.sub(r"[^a-z0-9]+", "_", text)
     if _DONE.fullmatch(text):
-        return Ending("stop")
-    return next((found for words, found in _ORDER if words.search(text)), Ending("stop", known=False))
+        return ReplyEnding("stop")
+    return next((found for words, found in _ORDER if words.search(text)), ReplyEnding("stop", known=False))

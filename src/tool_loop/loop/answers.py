@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tool_loop import transcript as say
+from tool_loop import transcript
 from tool_loop.errors import FatalError, ToolError
 from tool_loop.events import LimitReached, Reminded
 from tool_loop.ports import AnswerSpec
@@ -21,7 +21,7 @@ from tool_loop.runtime.shield import settle
 from tool_loop.runtime.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from tool_loop.agent import Attempt
+    from tool_loop.agent import Driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,18 @@ class Wanted:
     check: Callable[[Any], object] | None = None
 
 
-async def objection(attempt: Attempt, wanted: Wanted, text: str) -> Reminded | LimitReached | None:
+async def objection(driver: Driver, wanted: Wanted, text: str) -> Reminded | LimitReached | None:
     """The event to record in place of the end, or None when the answer is good, or is the last word.
 
     Raises `FatalError` when the check itself fails: a check that is broken has not said that all is well.
     """
-    state = attempt.log.state
+    state = driver.log.state
     if state.ended or state.stopping:
         return None
     error = wanted.form.problem(text) if wanted.form else None
     if error is None and wanted.check is not None:
         value = wanted.form.value(text) if wanted.form else text
-        checked = await settle(_checked(wanted.check, value), until=attempt.until())
+        checked = await settle(_checked(wanted.check, value), until=driver.until())
         if checked.cancel:
             raise checked.cancel
         if not checked.landed:
@@ -51,10 +51,10 @@ async def objection(attempt: Attempt, wanted: Wanted, text: str) -> Reminded | L
         error = checked.value
     if error is None:
         return None
-    if state.refusals + 1 >= attempt.limits.answers:
+    if state.refusals + 1 >= driver.limits.answers:
         return LimitReached("invalid answer")
     why: Any = "invalid_answer" if error.kind == "invalid_answer" else "refused_answer"
-    return Reminded(say.failure(error.kind, error.message, error.hint, **error.fields), why)
+    return Reminded(transcript.failure(error.kind, error.message, error.hint, **error.fields), why)
 
 
 async def _checked(check: Callable[[Any], object], value: Any) -> ToolError | None:

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from tool_loop import permissions, transcript as say
+from tool_loop import permissions, transcript
 from tool_loop.events import ApprovalDecided, ApprovalRequest, ApprovalRequested, IntentRecorded, ToolCall, ToolReturned
-from tool_loop.ports import Pending, Preview, Reviewer, Tools
+from tool_loop.ports import PendingApproval, Preview, Reviewer, Tools
 from tool_loop.runtime.context import CURRENT
 from tool_loop.runtime.shield import Settled, settle
 from tool_loop.state import State
 
 if TYPE_CHECKING:
-    from tool_loop.agent import Attempt
+    from tool_loop.agent import Driver
 
 logger = logging.getLogger(__name__)
 
@@ -54,16 +54,18 @@ def decision(state: State, tools: Tools, call: ToolCall) -> ApprovalDecided | No
     return made if made.fingerprint == fingerprint(tools, first.call, then) else None
 
 
-def refused(state: State, tools: Tools, call: ToolCall, now: float) -> ToolReturned | None:
+def barred(state: State, tools: Tools, call: ToolCall, now: float) -> ToolReturned | None:
     """The result of a call that a person did not allow, or that is no longer what they allowed."""
     made = decision(state, tools, call)
     if made is None:
         # What was allowed for the run covers others of its tool; this one has to need nobody.
         return _not_covered(call, state.decision(call)) if tools.needs_approval(call) else None
     if not made.allowed:
-        return say.outcome_unknown(call, made.note) if call.id in state.doubtful else say.denied(call, made)
+        return (
+            transcript.outcome_unknown(call, made.note) if call.id in state.doubtful else transcript.denied(call, made)
+        )
     if made.expires_at is not None and now > made.expires_at:
-        return say.denied(call, made, "the approval expired before the call could run")
+        return transcript.denied(call, made, "the approval expired before the call could run")
     if made.call_id == call.id and made.fingerprint != fingerprint(tools, effective(call, made)):
         return _not_covered(call, made)
     return None
@@ -71,7 +73,7 @@ def refused(state: State, tools: Tools, call: ToolCall, now: float) -> ToolRetur
 
 def _not_covered(call: ToolCall, made: ApprovalDecided | None) -> ToolReturned | None:
     why = "the call or its tool is not what was approved; it has to be approved again"
-    return say.denied(call, made, why) if made else None
+    return transcript.denied(call, made, why) if made else None
 
 
 def previewed(tools: Tools, call: ToolCall) -> Preview | None:
@@ -84,24 +86,24 @@ def fingerprint(tools: Tools, call: ToolCall, preview: Preview | None = None) ->
     return tools.fingerprint(call, preview) if preview else tools.fingerprint(call)
 
 
-async def marked(attempt: Attempt, call: ToolCall) -> dict[str, str]:
+async def marked(driver: Driver, call: ToolCall) -> dict[str, str]:
     """The mark of the call's preview, on record before it starts, as `Tools.run` takes it.
 
     After a crash it is what the probe tells by whether the call happened. The tool refuses to work on
     another state of things than this one, and without a mark at all, so what was allowed is what is done.
     """
-    preview = previewed(attempt.tools, call)
+    preview = previewed(driver.tools, call)
     if preview is None or not preview.mark:
         return {}
-    if preview.asks and decision(attempt.log.state, attempt.tools, attempt.log.state.pending[call.id]) is None:
+    if preview.asks and decision(driver.log.state, driver.tools, driver.log.state.pending[call.id]) is None:
         return {}  # it needed nobody when that was looked at, and it does by now
-    await attempt.record(IntentRecorded((call.id,), mark=preview.mark))
+    await driver.record(IntentRecorded((call.id,), mark=preview.mark))
     return {"mark": preview.mark}
 
 
-async def ask_person(attempt: Attempt, calls: Sequence[ToolCall]) -> bool:
+async def ask_person(driver: Driver, calls: Sequence[ToolCall]) -> bool:
     """Put the question on record, then to the reviewer; False when the run has to wait for a decision."""
-    state, tools = attempt.log.state, attempt.tools
+    state, tools = driver.log.state, driver.tools
     calls = [c for c in calls if c.id not in state.inner]  # whoever decides there resumes this run
     if not calls:
         return False
@@ -110,14 +112,14 @@ async def ask_person(attempt: Attempt, calls: Sequence[ToolCall]) -> bool:
     # is bound to, and an approval of something else would only be refused afterwards.
     requests = [_request(state, tools, c, seen[c.id]) for c in calls if not decision(state, tools, c)]
     if new := tuple(r for r in requests if state.requested.get(r.call_id) != r.fingerprint):
-        await attempt.record(ApprovalRequested(new))
-    if attempt.reviewer is None:
+        await driver.record(ApprovalRequested(new))
+    if driver.reviewer is None:
         return False
     for call in calls:
         if decision(state, tools, call):
             continue  # a standing answer to an earlier one covers it
         shown = pending(state, tools, call, seen[call.id])
-        asked = await settle(_ask(attempt.reviewer, shown), until=attempt.until())
+        asked = await settle(_ask(driver.reviewer, shown), until=driver.until())
         if asked.landed and asked.error:
             logger.warning("the reviewer failed; the call goes on waiting", exc_info=asked.error)
         if asked.cancel:
@@ -125,62 +127,60 @@ async def ask_person(attempt: Attempt, calls: Sequence[ToolCall]) -> bool:
         if asked.error:
             return False
         if not decision(state, tools, call):  # somebody may have been faster, from elsewhere
-            await attempt.record(_bound(asked.value, shown, tools))
+            await driver.record(_bound(asked.value, shown, tools))
     return True
 
 
-async def look_into(attempt: Attempt, call: ToolCall) -> ToolReturned | None:
+async def look_into(driver: Driver, call: ToolCall) -> ToolReturned | None:
     """What became of a call that an earlier attempt started: what its probe says, or what a person will.
 
     Returns its result; or None, either with the question to a person on record, or with a new
     intent on record because it certainly did not happen and is to run now.
     """
-    state, tools = attempt.log.state, attempt.tools
+    state, tools = driver.log.state, driver.tools
     if (never_ran := tools.refuse(call)) is not None:
         return never_ran
     mark = {"mark": state.marks[call.id]} if call.id in state.marks else {}
-    found = await _probed(attempt, call, mark)
+    found = await _probed(driver, call, mark)
     if isinstance(found, ToolReturned):
         return found
     gated = tools.needs_approval(call) or call.id in state.reviewed
     if found is False and not gated:
-        await attempt.record(IntentRecorded((call.id,)))
+        await driver.record(IntentRecorded((call.id,)))
         return None
-    if gated or attempt.reviewer is not None:
-        await attempt.record(ApprovalRequested((_request(state, tools, call, previewed(tools, call)),)))
+    if gated or driver.reviewer is not None:
+        await driver.record(ApprovalRequested((_request(state, tools, call, previewed(tools, call)),)))
         return None
-    return say.outcome_unknown(call)
+    return transcript.outcome_unknown(call)
 
 
-async def outcome(
-    attempt: Attempt, call: ToolCall, ran: Settled[ToolReturned], mark: Mapping[str, str]
-) -> ToolReturned:
+async def outcome(driver: Driver, call: ToolCall, ran: Settled[ToolReturned], mark: Mapping[str, str]) -> ToolReturned:
     """The result of a call that ran, from which a cancel may have called us away.
 
     Raises that cancel when the call must not run twice and did not land: then it has no result and is
     `adrift`, as a crash would leave it, and the next attempt looks into it. A call of a sub-agent has none
     either, as its run goes on; and an error that only a person can mend is raised here, not told to a model.
     """
-    alone = attempt.alone(call)
+    alone = driver.alone(call)
     if fatal := CURRENT.get().memo.pop(("fatal", call.id), None):
         raise ran.cancel or fatal
-    if not ran.landed and ran.cancel and (alone or call.id in attempt.adrift):
-        attempt.adrift.add(call.id)
+    if not ran.landed and ran.cancel and (alone or call.id in driver.adrift):
+        driver.adrift.add(call.id)
         raise ran.cancel
     if not ran.landed:
-        return say.outcome_unknown(call) if alone else say.cancelled(call)
+        return transcript.outcome_unknown(call) if alone else transcript.cancelled(call)
     if alone and not ran.cancel and ran.value.error == "timed_out":
         # It was stopped somewhere in between, or still runs. Where its probe knows its result, that counts.
-        found = await _probed(attempt, call, mark)
+        found = await _probed(driver, call, mark)
         return found if isinstance(found, ToolReturned) else ran.value
     return ran.value
 
 
-async def _probed(attempt: Attempt, call: ToolCall, mark: Mapping[str, str]) -> ToolReturned | bool | None:
+async def _probed(driver: Driver, call: ToolCall, mark: Mapping[str, str]) -> ToolReturned | bool | None:
     """What the probe says; None, which is always safe, when it cannot tell, fails, or takes too long."""
-    asked = await settle(attempt.tools.probe(call, key=attempt.key(call), **mark), until=attempt.until())
+    asked = await settle(driver.tools.probe(call, key=driver.key(call), **mark), until=driver.until())
     if asked.cancel:
-        attempt.adrift.add(call.id)
+        driver.adrift.add(call.id)
         raise asked.cancel
     if asked.error is not None:
         logger.warning("a probe failed: nobody knows whether the call happened", exc_info=asked.error)
@@ -188,13 +188,13 @@ async def _probed(attempt: Attempt, call: ToolCall, mark: Mapping[str, str]) -> 
     return asked.value
 
 
-def pending(state: State, tools: Tools, call: ToolCall, preview: Preview | None = None) -> Pending:
+def pending(state: State, tools: Tools, call: ToolCall, preview: Preview | None = None) -> PendingApproval:
     """Everything a person needs to decide about this call."""
     about = next((s.description for s in tools.specs() if s.name == call.name), "")
     preview = preview or previewed(tools, call)
     bound = state.requested.get(call.id) or fingerprint(tools, call, preview)
     why = "in_doubt" if call.id in state.doubtful else "policy"
-    return Pending(call, bound, why, about, preview, Looks(tools, call), standing=not state.tainted)
+    return PendingApproval(call, bound, why, about, preview, Looks(tools, call), standing=not state.tainted)
 
 
 class Looks:
@@ -216,7 +216,7 @@ def _request(state: State, tools: Tools, call: ToolCall, preview: Preview | None
     return ApprovalRequest(call.id, fingerprint(tools, call, preview), why, seen.mark, seen.rule)
 
 
-def _bound(said: ApprovalDecided, shown: Pending, tools: Tools) -> ApprovalDecided:
+def _bound(said: ApprovalDecided, shown: PendingApproval, tools: Tools) -> ApprovalDecided:
     """The decision, tied to the call that was shown, whatever the reviewer returned: one that mixes
     two calls up cannot allow the one it did not show.
     """
@@ -227,5 +227,5 @@ def _bound(said: ApprovalDecided, shown: Pending, tools: Tools) -> ApprovalDecid
     return replace(said, call_id=shown.call.id, fingerprint=bound)
 
 
-async def _ask(reviewer: Reviewer, shown: Pending) -> ApprovalDecided:
+async def _ask(reviewer: Reviewer, shown: PendingApproval) -> ApprovalDecided:
     return await reviewer(shown)

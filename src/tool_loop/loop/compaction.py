@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tool_loop import transcript as say
+from tool_loop import transcript
 from tool_loop.errors import ProviderError
 from tool_loop.events import (
     Compacted,
@@ -31,7 +31,7 @@ from tool_loop.runtime.shield import settle
 from tool_loop.state import State
 
 if TYPE_CHECKING:
-    from tool_loop.agent import Attempt
+    from tool_loop.agent import Driver
 
 # A result shorter than this is not worth a stub, which has about 150 characters itself.
 BULKY_CHARS = 600
@@ -51,14 +51,14 @@ ASSUMED = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """`cleared` are the calls whose results become stubs; with `upto` > 0 a summary is needed too."""
 
     cleared: tuple[str, ...]
     upto: int = 0
 
 
-def plan(state: State, window: int | None) -> Plan:
+def plan(state: State, window: int | None) -> CompactionPlan:
     """What to shorten so that the next request fits well into `window` tokens."""
     events = state.events
     turns = [n for n, e in enumerate(events) if isinstance(e, ModelReplied) and n >= state.first]
@@ -82,10 +82,10 @@ def plan(state: State, window: int | None) -> Plan:
     cut = fresh if excess > 0 and fresh > max(1, summarised) else 0
     if excess > 0 and not cut:
         clear(fresh, len(events))  # one giant turn: better a stub than a request that is refused
-    return Plan(tuple(cleared), cut)
+    return CompactionPlan(tuple(cleared), cut)
 
 
-async def compact(attempt: Attempt, window: int | None = None) -> bool:
+async def compact(driver: Driver, window: int | None = None) -> bool:
     """Shorten what the model sees and put that on record; False when there is nothing left to shorten.
 
     `window` is what a provider that refused said it takes, recorded so that nobody pays to learn it again.
@@ -94,22 +94,22 @@ async def compact(attempt: Attempt, window: int | None = None) -> bool:
     so that a provider's cache serves all of it; calls that come instead are not run. When the model
     gives no words, a digest of the record takes their place: that is better than losing the run.
     """
-    state, began = attempt.log.state, attempt.now()
-    todo = plan(state, window or state.window or attempt.limits.window)
+    state, began = driver.log.state, driver.now()
+    todo = plan(state, window or state.window or driver.limits.window)
     if not todo.upto:
         # Recorded even when empty, so that the loop sees it was tried and asks the model next.
-        await attempt.record(Compacted(todo.cleared, window=window))
+        await driver.record(Compacted(todo.cleared, window=window))
         return bool(todo.cleared)
-    request = attempt.request(may_call=True)
-    asking = replace(request, transcript=state.transcript.extended(say.UserMessage(say.SUMMARISE)))
-    attempt.emit(ModelAsked(state.steps + 1))
-    asked = await settle(attempt.llm.reply(asking, _all_but_text(attempt.emit)), until=attempt.until())
+    request = driver.request(may_call=True)
+    asking = replace(request, transcript=state.transcript.extended(transcript.UserMessage(transcript.SUMMARISE)))
+    driver.emit(ModelAsked(state.steps + 1))
+    asked = await settle(driver.llm.reply(asking, _all_but_text(driver.emit)), until=driver.until())
     reply = _no_reply(asked.error) if asked.error else asked.value
     if asked.cancel and not reply.text:
         raise asked.cancel
-    summary = reply.text.strip() or say.digest(state.events[state.first : todo.upto])
-    took = attempt.now() - began
-    await attempt.record(
+    summary = reply.text.strip() or transcript.digest(state.events[state.first : todo.upto])
+    took = driver.now() - began
+    await driver.record(
         Compacted(todo.cleared, summary, todo.upto, reply.usage, reply.cost, took, reply.retries, window),
         asked.cancel,
     )

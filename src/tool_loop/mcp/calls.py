@@ -13,7 +13,7 @@ from tool_loop.errors import ConfigurationError, ToolError
 from tool_loop.ports import Effect
 from tool_loop.toolbox.registry import ToolContext
 
-from .connection import Connection
+from .connection import ServerConnection
 from .results import is_lost, text_of, told
 
 # Reverse-DNS, as the specification asks of whoever adds to `_meta`. The same over every retry and resume
@@ -24,7 +24,7 @@ KEY: Final = "io.tool-loop/idempotency-key"
 class Caller:
     """Calls one tool of one server. `definition` is the SDK's, as it was when the session began."""
 
-    def __init__(self, connection: Connection, definition: Any, effect: Effect | None) -> None:
+    def __init__(self, connection: ServerConnection, definition: Any, effect: Effect | None) -> None:
         self.connection = connection
         self.effect = effect
         self._name = definition.name

@@ -43,10 +43,10 @@ def load_servers(path: str | PathLike[str], environ: Mapping[str, str] = os.envi
     entries = {
         name: entry for name, entry in servers.items() if not (isinstance(entry, dict) and entry.get("disabled"))
     }
-    return [_Entry(path, name, environ).server(entry) for name, entry in entries.items()]
+    return [_ServerEntry(path, name, environ).server(entry) for name, entry in entries.items()]
 
 
-class _Entry:
+class _ServerEntry:
     """One entry of a file, with what is needed to say what is wrong with it."""
 
     def __init__(self, path: str | PathLike[str], name: str, environ: Mapping[str, str]) -> None:

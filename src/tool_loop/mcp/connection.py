@@ -31,7 +31,7 @@ Elicit: TypeAlias = Any  # ElicitationFnT of the SDK, which is not loaded for it
 logger = logging.getLogger(__name__)
 
 
-class Connection:
+class ServerConnection:
     """A server that is up, coming up, or down for good. `async with` it; `client()` waits until it is up.
 
     `elicit` answers the server's questions to a person, in the SDK's own form; None declines them.

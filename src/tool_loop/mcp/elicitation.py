@@ -16,7 +16,7 @@ from typing import Any
 
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.events import ToolCall
-from tool_loop.ports import Pending, Reviewer
+from tool_loop.ports import PendingApproval, Reviewer
 from tool_loop.toolbox.registry import parse_arguments
 
 from .names import plain_name
@@ -35,7 +35,7 @@ def asking(server: str, reviewer: Reviewer | None) -> Callable[[Any, Any], Await
 
         schema = dict(getattr(asked, "requested_schema", None) or {})
         call = ToolCall(f"elicitation-{next(numbers)}", plain_name(server, "asks")[:64], _suggested(schema))
-        pending = Pending(call, "", "elicitation", _description(server, asked, schema))
+        pending = PendingApproval(call, "", "elicitation", _description(server, asked, schema))
         try:
             decision = await reviewer(pending)
         except Exception:

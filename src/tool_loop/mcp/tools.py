@@ -21,7 +21,7 @@ from tool_loop.toolbox.registry import Tool, ToolContext
 
 from .calls import Caller
 from .config import load_servers
-from .connection import Connection
+from .connection import ServerConnection
 from .elicitation import asking
 from .names import wire_names
 from .servers import McpServer
@@ -62,7 +62,8 @@ async def mcp_tools(
         raise UsageError(f"two MCP servers are called {twice!r}; give one another name")
     async with AsyncExitStack() as stack:
         sessions = [
-            await stack.enter_async_context(Connection(server, asking(server.name, reviewer))) for server in chosen
+            await stack.enter_async_context(ServerConnection(server, asking(server.name, reviewer)))
+            for server in chosen
         ]
         tools = McpTools(sessions, notice)
         await tools.refresh()
@@ -76,7 +77,7 @@ def _servers(given: McpServer | str | PathLike[str]) -> Sequence[McpServer]:
 class McpTools(Sequence[Tool]):
     """The tools of the connected servers, in the servers' order. A plain sequence of `Tool`."""
 
-    def __init__(self, connections: Sequence[Connection], notice: Notice) -> None:
+    def __init__(self, connections: Sequence[ServerConnection], notice: Notice) -> None:
         self._connections = connections
         self._notice = notice
         self._tools: list[Tool] = []
@@ -117,7 +118,7 @@ class McpTools(Sequence[Tool]):
         after = {tool.name: digest(tool) for tool in self._tools}
         return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
-    async def _offered(self, connection: Connection) -> list[Any]:
+    async def _offered(self, connection: ServerConnection) -> list[Any]:
         connection.changed = False
         try:
             tools, whole = await listed(await connection.client())
@@ -152,7 +153,7 @@ async def listed(client: Any) -> tuple[list[Any], bool]:
     return found[:MOST_TOOLS], False
 
 
-def _tool(connection: Connection, each: Any, name: str) -> Tool:
+def _tool(connection: ServerConnection, each: Any, name: str) -> Tool:
     server = connection.server
     caller = Caller(connection, each, server.effect_of(each.name, each.annotations))
 

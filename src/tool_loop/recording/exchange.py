@@ -28,7 +28,7 @@ Normalize: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AskedQuestion:
     """What a model was asked, as far as it decides what the model says.
 
     `tools` are the tools as JSON text, None where they are not known (a journal does not keep them).
@@ -40,7 +40,7 @@ class Question:
     tools: tuple[str, ...] | None = None
     may_call: bool = True
 
-    def fits(self, other: Question) -> bool:
+    def fits(self, other: AskedQuestion) -> bool:
         """Whether both ask for the same; what one of them does not know counts as the same."""
         known = self.tools is None or other.tools is None or self.tools == other.tools
         return known and replace(self, tools=None) == replace(other, tools=None)
@@ -64,21 +64,21 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    question: Question
+    question: AskedQuestion
     outcome: Outcome
 
 
-def question_of(request: Request, normalize: Normalize) -> Question:
+def question_of(request: Request, normalize: Normalize) -> AskedQuestion:
     """The question a request asks, each text of it through `normalize`."""
     transcript = request.transcript
     tools = tuple(_tool(spec.name, spec.description, dict(spec.parameters)) for spec in request.tools)
-    return normalized(Question(transcript.system, tuple(transcript.messages), tools, request.may_call), normalize)
+    return normalized(AskedQuestion(transcript.system, tuple(transcript.messages), tools, request.may_call), normalize)
 
 
-def normalized(question: Question, normalize: Normalize) -> Question:
+def normalized(question: AskedQuestion, normalize: Normalize) -> AskedQuestion:
     messages = tuple(_normal(message, normalize) for message in question.messages)
     tools = None if question.tools is None else tuple(map(normalize, question.tools))
-    return Question(normalize(question.system), messages, tools, question.may_call)
+    return AskedQuestion(normalize(question.system), messages, tools, question.may_call)
 
 
 def _normal(message: Message, normalize: Normalize) -> Message:
@@ -104,7 +104,7 @@ def _spoken(who: str, text: str) -> Iterator[str]:
 # --- to JSON and back -----------------------------------------------------------------------------
 
 
-def packed(question: Question, base: int, known: int, outcome: Outcome) -> str:
+def packed(question: AskedQuestion, base: int, known: int, outcome: Outcome) -> str:
     """One line: the `known` messages of the `base`th exchange's question, what follows them, and what came of it."""
     record: dict[str, Any] = {"after": base} if base else {"system": question.system, "tools": question.tools}
     record["add"] = [_pack(message) for message in question.messages[known:]]
@@ -181,7 +181,7 @@ def _exchange(record: dict[str, Any], earlier: list[Exchange]) -> Exchange:
         question = replace(question, messages=question.messages + added)
     else:
         tools = record["tools"]
-        question = Question(record["system"], added, None if tools is None else tuple(tools))
+        question = AskedQuestion(record["system"], added, None if tools is None else tuple(tools))
     question = replace(question, may_call=record.get("may_call", True))
     return Exchange(question, _outcome(record))
 

@@ -17,10 +17,10 @@ from tool_loop.errors import ProviderError, UsageError
 from tool_loop.redaction.scrub import scrub, scrubbed
 
 from .exchange import (
+    AskedQuestion,
     Exchange,
     Normalize,
     Outcome,
-    Question,
     header,
     packed,
     question_of,
@@ -74,7 +74,7 @@ class Recording:
         self._keep(question, reply)
         return reply
 
-    def _keep(self, question: Question, outcome: Outcome) -> None:
+    def _keep(self, question: AskedQuestion, outcome: Outcome) -> None:
         outcome = _clean(outcome)
         if any(e.question == question and same_outcome(e.outcome, outcome) for e in self._known):
             return
@@ -83,7 +83,7 @@ class Recording:
             file.write(packed(question, base, known, outcome) + "\n")
         self._known.append(Exchange(question, outcome))
 
-    def _base(self, question: Question) -> tuple[int, int]:
+    def _base(self, question: AskedQuestion) -> tuple[int, int]:
         """The exchange, counted from 1, whose whole history this one begins with; (0, 0) for none."""
         for n in range(len(self._known), max(0, len(self._known) - _LOOK_BACK), -1):
             earlier = self._known[n - 1].question

@@ -19,7 +19,7 @@ from tool_loop.redaction.scrub import scrub
 from tool_loop.state import State
 from tool_loop.transcript import SUMMARISE, Transcript, UserMessage
 
-from .exchange import Exchange, Normalize, Question, normalized, question_of, read_recording
+from .exchange import AskedQuestion, Exchange, Normalize, normalized, question_of, read_recording
 
 if TYPE_CHECKING:
     import os
@@ -97,7 +97,7 @@ class ReplayLLM:
             emit(TextDelta(outcome.text[at : at + size]))
         return outcome
 
-    def _find(self, question: Question) -> int:
+    def _find(self, question: AskedQuestion) -> int:
         fitting = [n for n, exchange in enumerate(self._exchanges) if exchange.question.fits(question)]
         for n in fitting:
             if not self._played[n]:
@@ -137,15 +137,15 @@ def exchanges_of(events: Sequence[Event]) -> list[Exchange]:
     return found
 
 
-def _asked(transcript: Transcript, *, may_call: bool) -> Question:
-    question = Question(transcript.system, tuple(transcript.messages), None, may_call)
+def _asked(transcript: Transcript, *, may_call: bool) -> AskedQuestion:
+    question = AskedQuestion(transcript.system, tuple(transcript.messages), None, may_call)
     return normalized(question, scrub)
 
 
 # --- what differs ---------------------------------------------------------------------------------
 
 
-def _nearest(question: Question, exchanges: Sequence[Exchange]) -> int:
+def _nearest(question: AskedQuestion, exchanges: Sequence[Exchange]) -> int:
     """The exchange that begins with the most messages alike; of those the one of the same length, then
     the one that reads most alike.
     """
@@ -170,9 +170,9 @@ def _common(one: Sequence[object], other: Sequence[object]) -> int:
     return count
 
 
-def _diff(recorded: Question, came: Question, name: str) -> str:
+def _diff(recorded: AskedQuestion, came: AskedQuestion, name: str) -> str:
     if recorded.tools is None:
-        came = Question(came.system, came.messages, None, came.may_call)
+        came = AskedQuestion(came.system, came.messages, None, came.may_call)
     was, now = list(recorded.lines()), list(came.lines())
     # The common start is cut off first: comparing takes the product of the lengths.
     start = max(0, _common(was, now) - 2)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tool_loop.agent import Attempt
+from tool_loop.agent import Driver
 from tool_loop.errors import FatalError, JournalError, UsageError
 from tool_loop.events import (
     ApprovalDecided,
@@ -100,7 +100,7 @@ async def _drive(record: Recorded, tools: Tools | None, limits: Limits | None) -
             began = loop.time()
         reviewer = record.reviewer()
         record.over = False
-        attempt = Attempt(
+        attempt = Driver(
             record, RecordedLLM(record), RecordedTools(record, tools), limits, lambda _: None, reviewer, began
         )
         with suppress(Over, FatalError):

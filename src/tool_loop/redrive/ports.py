@@ -59,7 +59,7 @@ class RecordedLLM:
                 return expected
             case Compacted():
                 # The loop would have asked, and it compacted: because the provider said it was too much.
-                raise ProviderError("too long, as on record", kind="context_length")
+                raise ProviderError("too long, as on record", kind="context_length", window=expected.window)
             case LimitReached() if not record.limits_known:
                 raise record.end()
             case LimitReached(limit="deadline"):

@@ -116,7 +116,7 @@ Row: TypeAlias = StepRow | NoteRow
 
 
 @dataclass(slots=True)
-class Failure:
+class FailureRow:
     """One thing that went wrong, and what came of it. `where` is "tool", "model" or "run"."""
 
     where: Literal["tool", "model", "run"]
@@ -152,7 +152,7 @@ class Totals:
 class RunView:
     run_id: str
     rows: list[Row]
-    failures: list[Failure]
+    failures: list[FailureRow]
     totals: Totals
     state: StateWord
     reason: str

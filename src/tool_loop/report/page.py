@@ -17,7 +17,7 @@ from tool_loop.events import Event
 
 from .clock import Axis, Record
 from .glance import axis, glance
-from .model import Failure, RunView
+from .model import FailureRow, RunView
 from .pieces import failed
 from .rows import named, row
 from .text import attribute, count, dollars, escaped, line, many, seconds
@@ -176,7 +176,7 @@ def _failures(run: RunView) -> str:
     return f"<section class=card><h2>Failures</h2>{box}</section>"
 
 
-def _failure(failure: Failure) -> str:
+def _failure(failure: FailureRow) -> str:
     came = failure.recovery
     link = f'<a href="#{came.anchor}">{escaped(came.text)}</a>' if came.anchor else escaped(came.text)
     where = f"step {failure.step}, {failure.name}" if failure.where != "run" else f"after step {failure.step}"

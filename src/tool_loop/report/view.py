@@ -25,7 +25,7 @@ from tool_loop.events import (
 )
 
 from .clock import Record, duration, timed
-from .model import CallRow, Failure, Note, NoteRow, Recovery, Row, RunView, StateWord, StepRow, Totals
+from .model import CallRow, FailureRow, Note, NoteRow, Recovery, Row, RunView, StateWord, StepRow, Totals
 from .recovery import recover
 
 
@@ -148,11 +148,11 @@ def _state(events: list[Event]) -> tuple[StateWord, str]:
             return ("waiting", "approval") if asked else ("unfinished", "")
 
 
-def _failures(rows: list[Row]) -> list[Failure]:
+def _failures(rows: list[Row]) -> list[FailureRow]:
     calls = [call for row in rows if isinstance(row, StepRow) for call in row.calls]
     for turns, answered in _questions(rows):
         recover(turns, answered=answered)
-    found: list[Failure] = []
+    found: list[FailureRow] = []
     resumed = [n for n, row in enumerate(rows) if isinstance(row, NoteRow) and isinstance(row.event, RunResumed)]
     step = 0
     for n, row in enumerate(rows):
@@ -161,7 +161,7 @@ def _failures(rows: list[Row]) -> list[Failure]:
             for retry in row.reply.retries:
                 came = Recovery("recovered", f"a later attempt of step {step} answered", row.anchor)
                 name = row.reply.model or "model"
-                found.append(Failure("model", retry.kind, name, step, row.anchor, retry.message, came))
+                found.append(FailureRow("model", retry.kind, name, step, row.anchor, retry.message, came))
         elif isinstance(row.event, RunInterrupted):
             later = next((r for r in resumed if r > n), None)
             how = (
@@ -169,12 +169,12 @@ def _failures(rows: list[Row]) -> list[Failure]:
                 if later is None
                 else Recovery("recovered", "resumed", rows[later].anchor)
             )
-            found.append(Failure("run", row.event.kind, "run", step, row.anchor, row.event.message, how))
+            found.append(FailureRow("run", row.event.kind, "run", step, row.anchor, row.event.message, how))
     for call in calls:
         if call.result and call.result.error is not None and call.recovery:
             text = _message(call.result.content)
             found.append(
-                Failure("tool", call.result.error, call.call.name, call.step, call.anchor, text, call.recovery)
+                FailureRow("tool", call.result.error, call.call.name, call.step, call.anchor, text, call.recovery)
             )
     return sorted(found, key=lambda failure: failure.step)
 

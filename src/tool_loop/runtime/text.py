@@ -132,7 +132,7 @@ class TextFile:
 
 
 @dataclass(slots=True)
-class Line:
+class TextLine:
     """The beginning of a line and its real length in bytes; `open` when its end was not reached."""
 
     kept: bytes = b""
@@ -149,7 +149,7 @@ class Line:
 class Window:
     """Some lines of a file, and how many lines were counted in all of it."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[TextLine, ...]
     total: int
 
 
@@ -158,8 +158,8 @@ def window(file: TextFile, first: int, last: int) -> Window:
 
     The file is read on to its end or limit, to count the lines.
     """
-    kept: list[Line] = []
-    line, number, size, ended = Line(), 1, 0, True
+    kept: list[TextLine] = []
+    line, number, size, ended = TextLine(), 1, 0, True
     for chunk in file:
         position, number = _forward(chunk, number, first)
         while number >= first and position < len(chunk) and number <= last and size < OUTPUT_BYTES:
@@ -169,7 +169,7 @@ def window(file: TextFile, first: int, last: int) -> Window:
             if end >= 0:
                 kept.append(line)
                 size += len(line.kept) + 1
-                line, number = Line(), number + 1
+                line, number = TextLine(), number + 1
         number += chunk.count(b"\n", position)
         ended = chunk.endswith(b"\n") if chunk else ended
     if line.length and first <= number <= last:
@@ -191,7 +191,7 @@ def _forward(chunk: bytes, number: int, first: int) -> tuple[int, int]:
     return position, number
 
 
-def decode(lines: tuple[Line, ...]) -> tuple[list[str], str]:
+def decode(lines: tuple[TextLine, ...]) -> tuple[list[str], str]:
     """The lines as text, and "latin-1" when there is one that is not valid UTF-8, else "".
 
     Line by line, as they are searched: one broken byte must not garble the letters of all the others.
@@ -218,12 +218,12 @@ def utf8_or_latin1(piece: bytes, *, cut_before: bool = False, cut_after: bool = 
     return text.replace("\0", "\\x00")
 
 
-def _utf8(line: Line) -> str:
+def _utf8(line: TextLine) -> str:
     # A line that was cut may end in the middle of a character; the rest of it is left out.
     return codecs.utf_8_decode(line.kept, "strict", line.length == len(line.kept))[0]
 
 
-def _visible(text: str, line: Line) -> str:
+def _visible(text: str, line: TextLine) -> str:
     # A NUL far into a text file (a log after a crash) is shown: several servers refuse U+0000.
     text = text.replace("\0", "\\x00")
     if line.length > len(line.kept):

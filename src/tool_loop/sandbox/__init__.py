@@ -12,18 +12,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .box import Box, imports_from
     from .choice import Sandbox, SandboxUnavailable, choose
-    from .command import Outcome, Stop, run
+    from .command import CommandOutcome, CommandStop, run
     from .limits import CommandLimits
 
-__all__ = ["Box", "CommandLimits", "Outcome", "Sandbox", "SandboxUnavailable", "Stop", "choose", "imports_from", "run"]
+__all__ = [
+    "Box",
+    "CommandLimits",
+    "CommandOutcome",
+    "CommandStop",
+    "Sandbox",
+    "SandboxUnavailable",
+    "choose",
+    "imports_from",
+    "run",
+]
 
 _HOMES = {
     "Box": "box",
     "CommandLimits": "limits",
-    "Outcome": "command",
+    "CommandOutcome": "command",
     "Sandbox": "choice",
     "SandboxUnavailable": "choice",
-    "Stop": "command",
+    "CommandStop": "command",
     "choose": "choice",
     "imports_from": "box",
     "run": "command",

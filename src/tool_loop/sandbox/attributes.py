@@ -52,7 +52,7 @@ class Attributes:
         return any(path == top or path.startswith(f"{top}/") for top in self._own)
 
 
-class _Target:
+class _MarkedFile:
     """A file as a process named it: a path seen from a directory, or one of its descriptors."""
 
     def __init__(self, process: int, directory: int, path: bytes | None, *, follow: bool) -> None:
@@ -83,18 +83,18 @@ class _Target:
             os.close(directory)
 
 
-def _target(name: str, arguments: list[int], memory: Memory) -> _Target:
+def _target(name: str, arguments: list[int], memory: Memory) -> _MarkedFile:
     first = ctypes.c_int(arguments[0]).value
     if name in ("fchmod", "fchown", "fsetxattr", "fremovexattr"):
-        return _Target(memory.process, first, None, follow=True)
+        return _MarkedFile(memory.process, first, None, follow=True)
     if name in ("fchmodat", "fchownat", "utimensat", "futimesat"):
         flags = {"fchownat": arguments[4], "utimensat": arguments[3]}.get(name, 0)
         path = memory.read(arguments[1], _PATH_BYTES, until_nul=True) if arguments[1] else None
         if path == b"" and flags & _EMPTY_PATH:
             path = None
-        return _Target(memory.process, first, path, follow=not flags & _NO_FOLLOW)
+        return _MarkedFile(memory.process, first, path, follow=not flags & _NO_FOLLOW)
     path = memory.read(arguments[0], _PATH_BYTES, until_nul=True)
-    return _Target(memory.process, _HERE, path, follow=not name.startswith("l"))
+    return _MarkedFile(memory.process, _HERE, path, follow=not name.startswith("l"))
 
 
 _Change = Callable[[bytes], int]

@@ -1,6 +1,6 @@
 """Runs one command in a box, from the look at what is protected to the last process of it gone.
 
-Blocks: the caller gives it a thread. `Stop` ends it from another one.
+Blocks: the caller gives it a thread. `CommandStop` ends it from another one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DRAIN_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandOutcome:
     """What became of a command.
 
     `code` is its exit code, `signal` what killed it, and `why` which limit of ours ended it; at most
@@ -55,7 +55,7 @@ class Outcome:
     peak_memory: int
 
 
-class Stop:
+class CommandStop:
     """Asks a command to end, from any thread and any number of times."""
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ def run(
     seconds: float | None = None,
     network: bool = False,
     show: Callable[[bytes], None] = _nobody,
-    stop: Stop | None = None,
-) -> Outcome:
+    stop: CommandStop | None = None,
+) -> CommandOutcome:
     """Run a program with arguments, and wait until nothing of it is left.
 
     `cwd` is relative to the workspace, which the caller has made sure of. `show` gets the output as it
@@ -119,7 +119,7 @@ def run(
         undone = _undone(watch)
     head, tail = capture.parts()
     file = f"{box.output_seen}/{capture.name}" if capture.name else ""
-    return Outcome(
+    return CommandOutcome(
         code=ending.code,
         signal=ending.signal,
         why=why,
@@ -171,7 +171,7 @@ def _undone(watch: Watch | None) -> tuple[str, ...]:
 
 
 def _attend(
-    box: Box, running: Process, capture: Capture, ends: float, show: Callable[[bytes], None], stop: Stop | None
+    box: Box, running: Process, capture: Capture, ends: float, show: Callable[[bytes], None], stop: CommandStop | None
 ) -> tuple[Why, Ending, usage.Meter]:
     """Take its output until it is over, by itself or because it has to be; then see that it is gone."""
     meter = usage.Meter(box.limits, [box.root, box.home])
@@ -209,7 +209,7 @@ def _until_over(  # noqa: C901 - one wait, every way it ends
     capture: Capture,
     ends: float,
     show: Callable[[bytes], None],
-    stop: Stop | None,
+    stop: CommandStop | None,
     over: int,
     meter: usage.Meter,
 ) -> Why:

@@ -33,14 +33,14 @@ class NotPutBack(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _SavedEntry:
     """One file. `content` is None where it has none to keep (a FIFO, a socket): then its `look` counts."""
 
     mode: int
     content: bytes | None
     look: tuple[int, ...] = field(compare=False, default=())
 
-    def same(self, other: _Entry | None) -> bool:
+    def same(self, other: _SavedEntry | None) -> bool:
         if other is None or self.content is None:
             return other is not None and self.mode == other.mode and self.look == other.look
         return self == other
@@ -51,7 +51,7 @@ class Snapshot:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _SavedEntry] = {}
         self._bytes = 0
 
     def take(self, top: str) -> None:
@@ -87,7 +87,7 @@ class Snapshot:
         if left:
             raise NotPutBack(left)
 
-    def _below(self, top: str) -> Iterator[tuple[str, _Entry]]:
+    def _below(self, top: str) -> Iterator[tuple[str, _SavedEntry]]:
         for path, entry in self._entries.items():
             if path == top or path.startswith(f"{top}/"):
                 yield path, entry
@@ -109,22 +109,22 @@ def _walk(top: str, wanted: Wanted) -> Iterator[tuple[str, os.stat_result]]:
                 todo += sorted((entry.path for entry in os.scandir(path)), reverse=True)
 
 
-def _read(path: str, info: os.stat_result) -> _Entry:
+def _read(path: str, info: os.stat_result) -> _SavedEntry:
     look = (info.st_size, info.st_mtime_ns, info.st_ino)
     if stat.S_ISDIR(info.st_mode):
-        return _Entry(info.st_mode, b"")
+        return _SavedEntry(info.st_mode, b"")
     if stat.S_ISLNK(info.st_mode):
-        return _Entry(info.st_mode, os.fsencode(os.readlink(path)))
+        return _SavedEntry(info.st_mode, os.fsencode(os.readlink(path)))
     if not stat.S_ISREG(info.st_mode):
-        return _Entry(info.st_mode, None, look)
+        return _SavedEntry(info.st_mode, None, look)
     if info.st_size > _BYTES:
         raise TooMuch(f"{path} is larger than {_BYTES >> 20} MiB")
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
-        return _Entry(info.st_mode, file.read(_BYTES + 1), look)
+        return _SavedEntry(info.st_mode, file.read(_BYTES + 1), look)
 
 
-def _write(path: str, entry: _Entry, away: Callable[[str], object]) -> None:
+def _write(path: str, entry: _SavedEntry, away: Callable[[str], object]) -> None:
     if entry.content is None:
         raise OSError(f"{path}: only its look is known")
     with suppress(FileNotFoundError):

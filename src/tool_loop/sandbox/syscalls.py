@@ -222,19 +222,19 @@ def program(*, landlock: bool, network: Network, ask: bool = True, machine: str 
     at = list(_ARCHITECTURES).index(machine)
     out = list(_head(machine))
     for table, number in ((_FORBIDDEN, errno.EPERM), (_ABSENT, errno.ENOSYS)):
-        out += _each(table, at, _refuse(number))
+        out += _each(table, at, _deny(number))
     for call in (_CLONE, _UNSHARE):
         # Whoever is root in a user namespace reaches far into the kernel.
-        out += _when(call[at], [(0, "any of", _NEW_USER)], _refuse(errno.EPERM))
+        out += _when(call[at], [(0, "any of", _NEW_USER)], _deny(errno.EPERM))
     for command in _TYPING:
-        out += _when(_IOCTL[at], [(1, "is", command)], _refuse(errno.EPERM))
+        out += _when(_IOCTL[at], [(1, "is", command)], _deny(errno.EPERM))
     for request in (_ATTACH, _SEIZE):
         # The first process of the namespace is nobody's to stop. Debuggers go on working on others.
-        out += _when(_PTRACE[at], [(0, "is", request), (1, "is", 1)], _refuse(errno.EPERM))
+        out += _when(_PTRACE[at], [(0, "is", request), (1, "is", 1)], _deny(errno.EPERM))
     out += _set_ids(at)
     out += _sockets(at, landlock, network)
     if landlock:
-        out += _without_namespaces(at, ASK if ask else _refuse(errno.EPERM))
+        out += _without_namespaces(at, ASK if ask else _deny(errno.EPERM))
     out.append((_RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in out)
 
@@ -243,11 +243,11 @@ def _head(machine: str) -> Iterator[_Instruction]:
     """Other architectures' calls have other numbers: the 32-bit ones and x32 do not exist in here."""
     yield (_LOAD, 0, 0, _ARCHITECTURE)
     yield (_JUMP_EQUAL, 1, 0, _ARCHITECTURES[machine])
-    yield (_RETURN, 0, 0, _refuse(errno.ENOSYS))
+    yield (_RETURN, 0, 0, _deny(errno.ENOSYS))
     yield (_LOAD, 0, 0, _NUMBER)
     # x32 has a bit set that makes its numbers larger than any, so this is both checks at once.
     yield (_JUMP_FROM, 0, 1, _UNKNOWN_FROM)
-    yield (_RETURN, 0, 0, _refuse(errno.ENOSYS))
+    yield (_RETURN, 0, 0, _deny(errno.ENOSYS))
 
 
 def _set_ids(at: int) -> Iterator[_Instruction]:
@@ -256,11 +256,11 @@ def _set_ids(at: int) -> Iterator[_Instruction]:
             tests: list[_Test] = [(argument, "any of", _SET_ID)]
             if making:
                 tests.insert(0, (making[0], "any of", making[1]))
-            yield from _when(numbers[at], tests, _refuse(errno.EPERM))
+            yield from _when(numbers[at], tests, _deny(errno.EPERM))
 
 
 def _sockets(at: int, landlock: bool, network: Network) -> Iterator[_Instruction]:
-    refused = _refuse(errno.EACCES)
+    refused = _deny(errno.EACCES)
     if network == "none":
         yield (_JUMP_EQUAL, 0, 1, _SOCKET[at])
         yield (_RETURN, 0, 0, refused)
@@ -270,9 +270,9 @@ def _sockets(at: int, landlock: bool, network: Network) -> Iterator[_Instruction
         yield from _when(_SOCKET[at], [(1, "kind is not", _STREAM)], refused)
         yield from _when(_SOCKET[at], [(2, "is not", 0), (2, "is not", _TCP)], refused)
         for numbers, flags in _SENDING:
-            yield from _when(numbers[at], [(flags, "any of", _FAST_OPEN)], _refuse(errno.EOPNOTSUPP))
+            yield from _when(numbers[at], [(flags, "any of", _FAST_OPEN)], _deny(errno.EOPNOTSUPP))
         level, option = _SHARE_PORT
-        yield from _when(_SET_OPTION[at], [(1, "is", level), (2, "is", option)], _refuse(errno.ENOPROTOOPT))
+        yield from _when(_SET_OPTION[at], [(1, "is", level), (2, "is", option)], _deny(errno.ENOPROTOOPT))
         yield from _each(ADDRESSES, at, ASK)
     else:
         # Nothing but the internet. A socket of AF_VSOCK reaches the machine's host, one of AF_ALG or
@@ -286,20 +286,20 @@ def _sockets(at: int, landlock: bool, network: Network) -> Iterator[_Instruction
 
 
 def _without_namespaces(at: int, attributes: int) -> Iterator[_Instruction]:
-    yield from _each(_SHARED, at, _refuse(errno.EPERM))
-    yield from _each(_TOO_NEW, at, _refuse(errno.ENOSYS))
-    yield from _each(_ATTRIBUTES_READ, at, _refuse(errno.EOPNOTSUPP))
+    yield from _each(_SHARED, at, _deny(errno.EPERM))
+    yield from _each(_TOO_NEW, at, _deny(errno.ENOSYS))
+    yield from _each(_ATTRIBUTES_READ, at, _deny(errno.EOPNOTSUPP))
     yield from _each(ATTRIBUTES, at, attributes)
     for numbers in _OF_OTHERS.values():
-        yield from _when(numbers[at], [(0, "is not", 0)], _refuse(errno.EPERM))
+        yield from _when(numbers[at], [(0, "is not", 0)], _deny(errno.EPERM))
     for numbers, itself in ((_SETPRIORITY, 0), (_IOPRIO_SET, 1)):
-        yield from _when(numbers[at], [(0, "is not", itself)], _refuse(errno.EPERM))
-        yield from _when(numbers[at], [(1, "is not", 0)], _refuse(errno.EPERM))
+        yield from _when(numbers[at], [(0, "is not", itself)], _deny(errno.EPERM))
+        yield from _when(numbers[at], [(1, "is not", 0)], _deny(errno.EPERM))
     for command in _FLAGS:
-        yield from _when(_IOCTL[at], [(1, "is", command)], _refuse(errno.EPERM))
+        yield from _when(_IOCTL[at], [(1, "is", command)], _deny(errno.EPERM))
 
 
-def _refuse(number: int) -> int:
+def _deny(number: int) -> int:
     return _ERRNO | number
 
 

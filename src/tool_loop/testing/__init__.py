@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from .faults.wire import FAULTS
     from .faults.wire_model import Asked, WireModel
     from .runner import AgentRun, InvariantBroken
-    from .scoring.card import Line, markdown, scorecard
+    from .scoring.card import ScoreLine, markdown, scorecard
     from .server.behaviours import Behaviour, HttpDate, Received, Response, answer, ok_chat, ok_json, ok_sse
     from .server.server import FaultServer
 
@@ -117,7 +117,7 @@ _NAMES = {
     ),
     "..redrive.driving": "Difference redrive",
     "runner": "AgentRun InvariantBroken",
-    "scoring.card": "Line markdown scorecard",
+    "scoring.card": "ScoreLine markdown scorecard",
     "server.server": "FaultServer",
     "faults.strike": "Fault ProcessDied",
     "faults.wire": "FAULTS",
@@ -141,13 +141,13 @@ __all__ = [
     "Faults",
     "HttpDate",
     "InvariantBroken",
-    "Line",
     "ProcessDied",
     "Received",
     "Recording",
     "ReplayLLM",
     "ReplayMismatch",
     "Response",
+    "ScoreLine",
     "Struck",
     "VirtualLoop",
     "WireModel",

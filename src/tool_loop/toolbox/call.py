@@ -91,7 +91,7 @@ def checked(tool: Tool, text: str) -> dict[str, Any]:
         raise form.explain(value)
     if form.convert is None:
         if WHOLE_FLOAT.search(text):
-            form.refuse_whole_floats(value)
+            form.reject_whole_floats(value)
         return value
     try:
         filled = form.convert(text if value else "{}")

@@ -22,7 +22,7 @@ class Complaint(NamedTuple):
     text: str
 
 
-class Form:
+class ArgumentSchema:
     """What a tool accepts, here by a hand-written schema.
 
     `schema` is what a model is shown, and `strict` what decides; `is_valid` is compiled from it at
@@ -53,7 +53,7 @@ class Form:
         complaints = [Complaint(one["loc"], one["type"], one["msg"]) for one in found]
         return invalid_arguments(self.name, self.strict, value, complaints)
 
-    def refuse_whole_floats(self, value: dict[str, Any]) -> None:
+    def reject_whole_floats(self, value: dict[str, Any]) -> None:
         """Raises ToolError where 5.0 stands for an integer.
 
         It is one by the letter of JSON Schema, but `range(5.0)` fails, and a typed function refuses it.

@@ -39,7 +39,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class LocalNames:
     """Where the names in annotations are looked up. `module` is alive: it may define them later."""
 
     module: dict[str, Any]
@@ -71,7 +71,7 @@ class Signature:
     parameters: tuple[Parameter, ...]
     context: str | None
     unbound: bool
-    names: Names
+    names: LocalNames
 
 
 def read_signature(
@@ -93,7 +93,7 @@ def read_signature(
         if _is_context(annotation, context_type):
             context = parameter.name
             continue
-        _refuse(parameter, tool)
+        _reject(parameter, tool)
         if annotation is MISSING:
             annotation = type(parameter.default)
         parameters.append(
@@ -117,7 +117,7 @@ def is_async(func: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
 
 
-def refuse_generators(func: Callable[..., Any], tool: str) -> None:
+def reject_generators(func: Callable[..., Any], tool: str) -> None:
     """Raises UsageError for a function whose result could not be shown to a model."""
     body = body_of(func)
     if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
@@ -146,9 +146,9 @@ def name_of(func: Any) -> str:
     return getattr(bare, "__name__", type(bare).__name__)
 
 
-def names_of(func: Any, local: Mapping[str, Any] | None = None) -> Names:
+def names_of(func: Any, local: Mapping[str, Any] | None = None) -> LocalNames:
     body = body_of(func)
-    return Names(getattr(body, "__globals__", {}), {**_closure(body), **(local or {})})
+    return LocalNames(getattr(body, "__globals__", {}), {**_closure(body), **(local or {})})
 
 
 def parameters_of(func: Callable[..., Any], tool: str) -> list[inspect.Parameter]:
@@ -235,7 +235,7 @@ def _is_context(annotation: Any, context_type: type) -> bool:
     return any(context_type in (part, get_origin(part)) for part in parts)
 
 
-def _refuse(parameter: inspect.Parameter, tool: str) -> None:
+def _reject(parameter: inspect.Parameter, tool: str) -> None:
     where = f"tool {tool!r}: parameter {parameter.name!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise UsageError(

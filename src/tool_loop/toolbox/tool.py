@@ -21,7 +21,7 @@ from tool_loop.ports import Effect, Emit, Preview, ToolSpec
 from tool_loop.runtime.context import CURRENT, RunContext
 
 from .results import sendable
-from .schema import Form, checked_schema
+from .schema import ArgumentSchema, checked_schema
 from .signature import (
     Signature,
     context_parameter,
@@ -31,7 +31,7 @@ from .signature import (
     name_of,
     read_signature,
     readable_parameters,
-    refuse_generators,
+    reject_generators,
 )
 from .typed import TypedForm
 
@@ -156,7 +156,7 @@ class Tool:
 
     def __post_init__(self) -> None:
         _check_options(self)
-        refuse_generators(self.func, self.name)
+        reject_generators(self.func, self.name)
         if self.parameters is None:
             if self.local is None:
                 object.__setattr__(self, "local", local_names(self.func))
@@ -233,11 +233,11 @@ class Tool:
         return is_async(self.func)
 
     @cached_property
-    def form(self) -> Form:
+    def form(self) -> ArgumentSchema:
         """What the tool accepts. Raises UsageError when no schema can be made of its signature."""
         if self.parameters is None:
             return TypedForm(self.name, self.signature)
-        return Form(self.name, self.parameters)
+        return ArgumentSchema(self.name, self.parameters)
 
     @cached_property
     def spec(self) -> ToolSpec:

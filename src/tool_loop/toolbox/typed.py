@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 
 from tool_loop.errors import UsageError
 
-from .schema import Form, Schema, resolve_pointer
+from .schema import ArgumentSchema, Schema, resolve_pointer
 from .signature import MISSING, Parameter, Signature
 from .words import WORDS
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-class TypedForm(Form):
+class TypedForm(ArgumentSchema):
     """What a typed function accepts: pydantic makes the schema, checks, and converts.
 
     The text of a call is read twice, here and by pydantic, because only from JSON text does pydantic

@@ -24,7 +24,7 @@ _REAP_SECONDS = 0.4  # the harness around a tool gives it half a second to clean
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChildOutcome:
     """What a child wrote and how it ended. `full`: killed because it wrote too much; `late`: at its deadline."""
 
     code: int
@@ -34,7 +34,9 @@ class Outcome:
     late: bool = False
 
 
-async def run(argv: Sequence[str], *, cwd: str, seconds: float, most: int, descriptors: Sequence[int] = ()) -> Outcome:
+async def run(
+    argv: Sequence[str], *, cwd: str, seconds: float, most: int, descriptors: Sequence[int] = ()
+) -> ChildOutcome:
     """Run a program and return what became of it. Raises OSError when it cannot be started.
 
     At most `most` bytes of output are kept. The child is gone when this returns, raises or is
@@ -62,7 +64,7 @@ async def run(argv: Sequence[str], *, cwd: str, seconds: float, most: int, descr
         await _end(transport, capture)
     code = transport.get_returncode()
     err = capture.err.decode("utf-8", "replace")
-    return Outcome(-1 if code is None else code, bytes(capture.out), err, capture.full, late=not done)
+    return ChildOutcome(-1 if code is None else code, bytes(capture.out), err, capture.full, late=not done)
 
 
 class _Capture(asyncio.SubprocessProtocol):

@@ -23,7 +23,7 @@ from typing import IO, Literal
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.records import dataclass
 
-from ._child import Outcome, run
+from ._child import ChildOutcome, run
 from ._legacy import in_bytes, in_question, without
 from ._matches import COLUMNS, Found, parse
 
@@ -77,7 +77,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchPlace:
     """Where to search: below the directory `cwd`, or in one `file` behind an inherited descriptor.
 
     `name` is the path as the model knows it. `text`: the file begins like text, so its lines can be
@@ -122,7 +122,7 @@ def _runnable(program: str) -> bool:
         return False
 
 
-async def find(engine: Engine, query: Query, place: Place, seconds: float) -> Found:
+async def find(engine: Engine, query: Query, place: SearchPlace, seconds: float) -> Found:
     """Search for at most so long. Raises `ToolError`: a broken pattern or glob, or out of time with nothing found."""
     if engine.name == "re":
         return await _python(engine.program, query, place, seconds)
@@ -135,7 +135,7 @@ async def find(engine: Engine, query: Query, place: Place, seconds: float) -> Fo
         return await _python(sys.executable, query, place, seconds)
 
 
-async def _ripgrep(program: str, query: Query, place: Place, seconds: float) -> Found:
+async def _ripgrep(program: str, query: Query, place: SearchPlace, seconds: float) -> Found:
     ends = monotonic() + seconds
     asked = [*_wishes(query, place), *_choice(query)]
     where = ["--", *([place.file] if place.file else [])]
@@ -143,7 +143,7 @@ async def _ripgrep(program: str, query: Query, place: Place, seconds: float) -> 
     if extra := in_bytes(query.pattern, ignore_case=query.ignore_case):
         patterns.append(f"--regexp={extra}")
 
-    async def search(extra: Sequence[str], most: int) -> Outcome:
+    async def search(extra: Sequence[str], most: int) -> ChildOutcome:
         left = ends - monotonic()
         argv = [program, *_FLAGS, *extra, *asked, *patterns, *where]
         return await run(argv, cwd=place.cwd, seconds=left, most=most, descriptors=place.descriptors)
@@ -166,7 +166,9 @@ async def _ripgrep(program: str, query: Query, place: Place, seconds: float) -> 
     return await _certain(program, query, place, found, ends) if patterns[1:] else found
 
 
-async def _with_memory(search: Callable[[Sequence[str], int], Awaitable[Outcome]]) -> tuple[Outcome, Sequence[str]]:
+async def _with_memory(
+    search: Callable[[Sequence[str], int], Awaitable[ChildOutcome]],
+) -> tuple[ChildOutcome, Sequence[str]]:
     """The outcome of the first of several ways that has the memory it wants, and the flags for it."""
     for flags in _LADDER:
         outcome = await search(flags, _OUTPUT_BYTES)
@@ -175,7 +177,7 @@ async def _with_memory(search: Callable[[Sequence[str], int], Awaitable[Outcome]
     return outcome, flags
 
 
-async def _certain(program: str, query: Query, place: Place, found: Found, ends: float) -> Found:
+async def _certain(program: str, query: Query, place: SearchPlace, found: Found, ends: float) -> Found:
     """Without the lines of UTF-8 that only the pattern in bytes has found: they are asked about alone."""
     doubted = in_question([*found.records])
     left = ends - monotonic()
@@ -210,7 +212,7 @@ def _crlf(query: Query) -> list[str]:
     return [] if _NAMES_CR.search(query.pattern) else ["--crlf"]
 
 
-def _wishes(query: Query, place: Place) -> list[str]:
+def _wishes(query: Query, place: SearchPlace) -> list[str]:
     """What a match is."""
     flags = _crlf(query)
     if query.context:
@@ -233,7 +235,7 @@ def _choice(query: Query) -> list[str]:
     return flags
 
 
-async def _python(program: str, query: Query, place: Place, seconds: float) -> Found:
+async def _python(program: str, query: Query, place: SearchPlace, seconds: float) -> Found:
     if not program or getattr(sys, "frozen", False) or not _WORKER.is_file():
         hint = "the person who runs this has to install ripgrep"
         raise ToolError("there is nothing to search with: no ripgrep, and no Python to start", hint=hint)
@@ -257,8 +259,8 @@ async def _python(program: str, query: Query, place: Place, seconds: float) -> F
 
 def _found(
     engine: str,
-    outcome: Outcome,
-    place: Place,
+    outcome: ChildOutcome,
+    place: SearchPlace,
     seconds: float,
     *,
     files: int | None,

@@ -40,7 +40,7 @@ _AT_LINE = re.compile(r"(.+?):(\d+)(?::\d+)?:?")
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _NameEntry:
     path: bytes
     directory: bool
 
@@ -100,10 +100,10 @@ def _letters(name: str) -> str:
 _KEYS: tuple[Callable[[str], str], ...] = (str, str.casefold, _letters)
 
 
-def _at(found: list[_Entry], parts: list[str], want: Want) -> str:
+def _at(found: list[_NameEntry], parts: list[str], want: Want) -> str:
     """Where these entries are; first those that share most of the wanted path's end."""
 
-    def rank(entry: _Entry) -> tuple[int, int, bytes]:
+    def rank(entry: _NameEntry) -> tuple[int, int, bytes]:
         own = os.fsdecode(entry.path).split("/")
         pairs = zip(reversed(own), reversed(parts), strict=False)
         common = next((i for i, (a, b) in enumerate(pairs) if a.casefold() != b.casefold()), min(len(own), len(parts)))
@@ -118,7 +118,7 @@ def _at(found: list[_Entry], parts: list[str], want: Want) -> str:
     return f"{plural} of that name are at {names}{more}"
 
 
-def _close(name: str, entries: Iterable[_Entry]) -> list[bytes]:
+def _close(name: str, entries: Iterable[_NameEntry]) -> list[bytes]:
     import difflib  # 7 ms to load, and only a wrong path needs it
 
     paths: dict[str, list[bytes]] = {}
@@ -151,7 +151,7 @@ def _deepest(root: Root, parts: list[str]) -> bytes:
     return b"."
 
 
-def _tree(root: Root, most: int = MAX_NAMES) -> Iterator[_Entry]:
+def _tree(root: Root, most: int = MAX_NAMES) -> Iterator[_NameEntry]:
     """Files and directories, nearest first. Links are left out: they name what is elsewhere too."""
     todo, seen = deque([b""]), 0
     while todo and seen < most:
@@ -162,9 +162,9 @@ def _tree(root: Root, most: int = MAX_NAMES) -> Iterator[_Entry]:
                 todo.append(entry.path + b"/")
 
 
-def _listed(root: Root, above: bytes, most: int) -> list[_Entry]:
+def _listed(root: Root, above: bytes, most: int) -> list[_NameEntry]:
     """Files and directories in a directory ("" or ending in a slash), at most so many, in order."""
-    found: list[_Entry] = []
+    found: list[_NameEntry] = []
     try:
         descriptor = root.open_bytes(above or b".", DIRECTORY)
     except OSError:
@@ -173,7 +173,7 @@ def _listed(root: Root, above: bytes, most: int) -> list[_Entry]:
         with os.scandir(descriptor) as entries:
             for entry in entries:
                 if not entry.is_symlink():
-                    found.append(_Entry(above + os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)))
+                    found.append(_NameEntry(above + os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)))
                 if len(found) >= most:
                     break
     except OSError:

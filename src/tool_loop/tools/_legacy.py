@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from ._matches import COLUMNS, Record
+from ._matches import COLUMNS, MatchRecord
 
 # What a letter beyond ASCII can be part of a match by, where the pattern names none.
 _ANY_LETTER = re.compile(r"\.|\[\^|\\[DSW]")
@@ -57,12 +57,12 @@ def _has(letter: str) -> bool:
         return False
 
 
-def in_question(records: list[Record]) -> list[Record]:
+def in_question(records: list[MatchRecord]) -> list[MatchRecord]:
     """The matches that only a pattern in bytes may have found although their line is UTF-8."""
     return [one for one in records if one.matched and _is_wide_utf8(one.text) and len(one.text) <= COLUMNS]
 
 
-def without(records: list[Record], wrong: Collection[Record]) -> list[Record]:
+def without(records: list[MatchRecord], wrong: Collection[MatchRecord]) -> list[MatchRecord]:
     """The records without wrong matches, which may still stand beside a right one."""
     return [replace(one, matched=False) if one in wrong else one for one in records]
 

@@ -32,7 +32,7 @@ _NOTICE = re.compile(rb" \(found .{1,8} byte around offset \d+\)\n")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class MatchRecord:
     """One line that was found. `column` counts bytes from 1, and is 0 for context or where it is not known."""
 
     path: bytes
@@ -55,21 +55,21 @@ class Found:
     """
 
     engine: str
-    records: Sequence[Record] = ()
+    records: Sequence[MatchRecord] = ()
     more: bool = False
     files: int | None = None
     notes: tuple[str, ...] = ()
     binary: bool = False
 
 
-def parse(out: bytes, *, above: bytes, name: bytes | None, columns: bool) -> tuple[list[Record], bool]:
+def parse(out: bytes, *, above: bytes, name: bytes | None, columns: bool) -> tuple[list[MatchRecord], bool]:
     """The records in an engine's output, and whether it says that a binary file matches.
 
     `above` comes before each path; `name`, when given, in place of it. A record that was cut off is
     left out.
     """
     head = _HEAD if columns else _HEAD_WITHOUT_COLUMN
-    records: list[Record] = []
+    records: list[MatchRecord] = []
     position = 0
     while (nul := out.find(b"\0", position)) >= 0:
         match = head.match(out, nul + 1)
@@ -81,9 +81,9 @@ def parse(out: bytes, *, above: bytes, name: bytes | None, columns: bool) -> tup
             line, column, offset, context_line, context_offset = match.groups()
             text = out[match.end() : end]
             if line:
-                records.append(Record(path, int(line), int(column or 0), int(offset), text, matched=True))
+                records.append(MatchRecord(path, int(line), int(column or 0), int(offset), text, matched=True))
             else:
-                records.append(Record(path, int(context_line), 0, int(context_offset), text, matched=False))
+                records.append(MatchRecord(path, int(context_line), 0, int(context_offset), text, matched=False))
         position = end + 1
     return sorted(records, key=lambda record: record.order), b": binary file matches (" in out[position:]
 
@@ -128,7 +128,7 @@ def _none(found: Found, notes: list[str]) -> str:
     return f"no matches ({'; '.join([found.engine, *searched, *notes, why])})"
 
 
-def _wanted(records: Sequence[Record], matched: Sequence[Record], context: int) -> list[Record]:
+def _wanted(records: Sequence[MatchRecord], matched: Sequence[MatchRecord], context: int) -> list[MatchRecord]:
     """The first matches with their context, in order."""
     if not context:
         return list(matched)
@@ -137,10 +137,12 @@ def _wanted(records: Sequence[Record], matched: Sequence[Record], context: int) 
     return [r for r in records if r in keep or (not r.matched and (r.path, r.line) in near)]
 
 
-def _lines(root: Root, records: Sequence[Record], context: int) -> tuple[list[tuple[Record, str]], set[Record]]:
+def _lines(
+    root: Root, records: Sequence[MatchRecord], context: int
+) -> tuple[list[tuple[MatchRecord, str]], set[MatchRecord]]:
     """What to show for each record, and the matches that are no longer what was found."""
-    lines: list[tuple[Record, str]] = []
-    gone: set[Record] = set()
+    lines: list[tuple[MatchRecord, str]] = []
+    gone: set[MatchRecord] = set()
     used = 0
     for path, group in groupby(records, key=lambda record: record.path):
         with _Source(root, path) as source:
@@ -164,7 +166,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun if count == 1 else plural}"
 
 
-def _rest(matched: Sequence[Record]) -> str:
+def _rest(matched: Sequence[MatchRecord]) -> str:
     counts = Counter(shown(record.path) for record in matched)
     most = ", ".join(f"{name} ({count})" for name, count in counts.most_common(5))
     more = f" and {_counted(len(counts) - 5, 'more file')}" if len(counts) > 5 else ""
@@ -192,7 +194,7 @@ class _Source:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
-    def text(self, record: Record) -> str | None:
+    def text(self, record: MatchRecord) -> str | None:
         """The line as it is in the root now; None when it is not what was found."""
         if self._file is None:
             return None
@@ -212,7 +214,7 @@ class _Source:
             return self._around(record, start)
         return utf8_or_latin1(kept if after else kept.removesuffix(b"\r"))
 
-    def _around(self, record: Record, start: int) -> str:
+    def _around(self, record: MatchRecord, start: int) -> str:
         """So much of a long line as surrounds the match."""
         skip = max(0, record.column - 1 - _BEFORE)
         piece = os.pread(self._descriptor, COLUMNS + 1, start + skip).partition(b"\n")[0]
@@ -220,7 +222,7 @@ class _Source:
         text = utf8_or_latin1(piece[:COLUMNS], cut_before=skip > 0, cut_after=goes_on)
         return f"{'...' if skip else ''}{text}{'...' if goes_on else ''}"
 
-    def _wide(self, record: Record) -> str | None:
+    def _wide(self, record: MatchRecord) -> str | None:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         part = window(TextFile(self._descriptor, _WIDE_BYTES), record.line, record.line)
         return decode(part.lines)[0][0] if part.lines else None

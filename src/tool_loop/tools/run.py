@@ -28,7 +28,7 @@ from .rules import command_rule
 if TYPE_CHECKING:
     from tool_loop.sandbox.box import Box, Permission
     from tool_loop.sandbox.choice import Sandbox
-    from tool_loop.sandbox.command import Outcome, Stop
+    from tool_loop.sandbox.command import CommandOutcome, CommandStop
     from tool_loop.sandbox.limits import CommandLimits
 
     from .workspace import Root
@@ -187,10 +187,10 @@ def _directory(root: Root, path: str) -> str:
 
 async def _run(
     box: Box, argv: list[str], cwd: str, seconds: float | None, needs: str | None, context: ToolContext
-) -> Outcome:
-    from tool_loop.sandbox.command import Stop
+) -> CommandOutcome:
+    from tool_loop.sandbox.command import CommandStop
 
-    stop = Stop()
+    stop = CommandStop()
     work = run_in_thread(partial(_blocking, box, argv, cwd, seconds, needs, _Live(context), stop))
     try:
         await asyncio.wait((work,))
@@ -202,8 +202,8 @@ async def _run(
 
 
 def _blocking(
-    box: Box, argv: list[str], cwd: str, seconds: float | None, needs: str | None, live: _Live, stop: Stop
-) -> Outcome:
+    box: Box, argv: list[str], cwd: str, seconds: float | None, needs: str | None, live: _Live, stop: CommandStop
+) -> CommandOutcome:
     from tool_loop.sandbox import command
 
     try:
@@ -249,7 +249,7 @@ _ENDED: Final = {
 }
 
 
-def _told(outcome: Outcome, box: Box) -> str:
+def _told(outcome: CommandOutcome, box: Box) -> str:
     """What the model reads. All that is ours stands above the output, where nothing printed can imitate it."""
     notes = []
     if outcome.undone:
@@ -277,7 +277,7 @@ def _told(outcome: Outcome, box: Box) -> str:
     )
 
 
-def _text(outcome: Outcome) -> str:
+def _text(outcome: CommandOutcome) -> str:
     head = outcome.head.decode("utf-8", "replace")
     tail = outcome.tail.decode("utf-8", "replace")
     if outcome.left_out:

@@ -19,7 +19,7 @@ from tool_loop.runtime.text import TextFile, read, shown
 from tool_loop.runtime.threads import run_in_thread
 
 from ._beneath import READ
-from ._engine import Engine, Place, Query, find, search_engine
+from ._engine import Engine, Query, SearchPlace, find, search_engine
 from ._matches import Found, render
 from .workspace import Root
 
@@ -52,7 +52,7 @@ async def grep(
     """
     query = _checked(Query(pattern, (glob or "").strip(), context, ignore_case))
     engine = engine or search_engine()
-    target = await run_in_thread(partial(_Target, root, path, query))
+    target = await run_in_thread(partial(_SearchTarget, root, path, query))
     try:
         found = (
             Found(engine.label, files=0) if target.empty else await find(engine, target.query, target.place, seconds)
@@ -79,7 +79,7 @@ def _checked(query: Query) -> Query:
     return query
 
 
-class _Target:
+class _SearchTarget:
     """The open file or directory that is searched; closed when nobody holds it any more.
 
     The thread that opens it may come back after its caller was cancelled: then nobody ever does.
@@ -138,7 +138,7 @@ def narrowed(glob: str, above: str) -> tuple[str, str, bool]:
     return below, "/".join(parts), shallow
 
 
-def _place(root: Root, path: str, descriptor: int) -> Place:
+def _place(root: Root, path: str, descriptor: int) -> SearchPlace:
     mode = os.fstat(descriptor).st_mode
     parts = [part for part in path.split("/") if part not in ("", ".")]
     name = "/".join(parts)
@@ -147,11 +147,11 @@ def _place(root: Root, path: str, descriptor: int) -> Place:
     proc = os.path.isdir("/proc/self/fd")  # noqa: PTH112
     here = f"/proc/self/fd/{descriptor}" if proc else os.path.join(root.path, name)  # noqa: PTH118
     if stat.S_ISDIR(mode):
-        return Place(name, here, ignore=tuple(_rules_above(root, parts)))
+        return SearchPlace(name, here, ignore=tuple(_rules_above(root, parts)))
     if stat.S_ISREG(mode):
         file = TextFile(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)  # a child that inherits it reads from where we are
-        return Place(name, "/", here, (descriptor,), text=not file.binary, encoding=file.encoding)
+        return SearchPlace(name, "/", here, (descriptor,), text=not file.binary, encoding=file.encoding)
     hint = "a FIFO, socket or device is not searched"
     raise ToolError(f"special file: {shown(path)}", kind="invalid_argument", hint=hint, field="path")
 

@@ -89,7 +89,7 @@ class TracedLLM:
         telemetry, run = self._telemetry, RUN.get()
         about = {**self._about, **about_run(), names.COMPACTED: (run is not None and run.compacted) or None}
         with telemetry.span(f"{names.CHAT} {self.model}".strip(), "CLIENT", about) as span:
-            watch = _Watch(emit, span)
+            watch = _SpanWatch(emit, span)
             if telemetry.content:
                 span.describe(lambda: _asked(request))
             try:
@@ -105,7 +105,7 @@ class TracedLLM:
             self._measure(watch, reply, None)
             return reply
 
-    def _measure(self, watch: _Watch, reply: ModelReplied | None, failed: str | None) -> None:
+    def _measure(self, watch: _SpanWatch, reply: ModelReplied | None, failed: str | None) -> None:
         telemetry, model = self._telemetry, (reply.model or None) if reply else None
         about = {**self._about, names.RESPONSE_MODEL: model}
         telemetry.record(names.CHAT_DURATION, now() - watch.began, {**about, names.ERROR_TYPE: failed})
@@ -115,7 +115,7 @@ class TracedLLM:
             telemetry.record(names.TOKEN_COUNTERS[attribute], spent, about)
 
 
-class _Watch:
+class _SpanWatch:
     """Passes everything on; notes when the first text came, and writes retries into the span."""
 
     __slots__ = ("_emit", "_span", "began", "first")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tool_loop.errors import ConfigurationError
 from tool_loop.llm.dialect import Change, Dialect, Refusal, Withhold, checked_body, headers, withheld
 from tool_loop.llm.endpoint import Endpoint, checked_key, checked_url, host_of, origin_of
-from tool_loop.llm.errors.failures import Failures
+from tool_loop.llm.errors.failures import ProviderErrors
 from tool_loop.llm.http.transport import Timeouts, Transport
 
 from .reply import MessagesReply
@@ -87,7 +87,7 @@ class AnthropicMessages(Dialect):
         endpoint = Endpoint(
             url.removesuffix("/v1/messages").removesuffix("/v1"),
             _headers(key, token, extra_headers or {}),
-            failures=Failures(
+            failures=ProviderErrors(
                 host,
                 self.model,
                 key_name=name if key or token else "ANTHROPIC_API_KEY",

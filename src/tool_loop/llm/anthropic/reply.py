@@ -21,7 +21,7 @@ from tool_loop.llm.text import Joiner, Names, clean
 from tool_loop.redaction.secret import printable
 
 if TYPE_CHECKING:
-    from tool_loop.llm.errors.failures import Failures
+    from tool_loop.llm.errors.failures import ProviderErrors
     from tool_loop.llm.http.sse import SSEEvent
     from tool_loop.ports import Emit
 
@@ -68,7 +68,7 @@ class _Block:
 class MessagesReply:
     """An `Assembler` for one reply. `last_word` says that tools were withheld: see `reply`."""
 
-    def __init__(self, failures: Failures, names: Names, *, origin: str, last_word: bool = False) -> None:
+    def __init__(self, failures: ProviderErrors, names: Names, *, origin: str, last_word: bool = False) -> None:
         self._failures = failures
         self._names = names
         self._origin = origin

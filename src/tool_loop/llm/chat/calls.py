@@ -30,7 +30,7 @@ _WANTED: Final = ("extra_content", "thought_signature", "provider_specific_field
 _MOST: Final = 1024  # calls of one turn; a stream that opens calls for ever must not fill the memory
 
 
-class _Slot:
+class _CallSlot:
     __slots__ = ("extras", "id", "index", "name", "pieces")
 
     def __init__(self, index: int | None) -> None:
@@ -59,15 +59,15 @@ class Calls:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._slots: list[_Slot] = []
-        self._by_index: dict[int, _Slot] = {}
+        self._slots: list[_CallSlot] = []
+        self._by_index: dict[int, _CallSlot] = {}
 
     def __bool__(self) -> bool:
         return bool(self._slots)
 
     def take(self, pieces: Sequence[Json], *, whole: bool = False) -> None:
         """The `tool_calls` of one delta; with `whole` each is a call of its own, as in a document."""
-        touched: list[_Slot] = []
+        touched: list[_CallSlot] = []
         alone = len(pieces) == 1
         for piece in pieces:
             if not isinstance(piece, dict):
@@ -107,15 +107,15 @@ class Calls:
         calls = tuple(self._call(slot) for slot in slots if slot.name)
         return calls, len(calls) < len(slots)
 
-    def _open(self, index: int | None) -> _Slot:
-        slot = _Slot(index)
+    def _open(self, index: int | None) -> _CallSlot:
+        slot = _CallSlot(index)
         if len(self._slots) < _MOST:
             self._slots.append(slot)
         if index is not None:
             self._by_index[index] = slot
         return slot
 
-    def _named_by(self, index: int | None, call_id: str, name: str, position: int | None) -> _Slot | None:
+    def _named_by(self, index: int | None, call_id: str, name: str, position: int | None) -> _CallSlot | None:
         """The slot a piece says it belongs to: by its index, else its id, else its place in the delta."""
         known = next((slot for slot in reversed(self._slots) if slot.id == call_id), None) if call_id else None
         if index is not None:
@@ -130,7 +130,7 @@ class Calls:
             return self._slots[-1]
         return self._slots[position] if position < len(self._slots) else None
 
-    def _begins(self, slot: _Slot, call_id: str, name: str, arguments: Json, *, again: bool) -> bool:
+    def _begins(self, slot: _CallSlot, call_id: str, name: str, arguments: Json, *, again: bool) -> bool:
         """Whether a piece begins another call, although it names the slot of one."""
         if not name or (call_id and call_id == slot.id):
             return False
@@ -145,7 +145,7 @@ class Calls:
         both = name != slot.name and slot.name in self._names.known and name in self._names.known
         return both and (bool(slot.pieces) or not name.startswith(slot.name))
 
-    def _fill(self, slot: _Slot, call_id: str, name: str, arguments: Json) -> None:
+    def _fill(self, slot: _CallSlot, call_id: str, name: str, arguments: Json) -> None:
         if slot.id and slot.id == call_id and name and arguments and arguments == slot.arguments():
             return  # the whole call once more, in the last piece of the stream
         slot.id = slot.id or call_id
@@ -166,7 +166,7 @@ class Calls:
             return piece
         return before + piece
 
-    def _call(self, slot: _Slot) -> ToolCall:
+    def _call(self, slot: _CallSlot) -> ToolCall:
         name, _, leaked = slot.name.partition("<|")
         if leaked and name in self._names.known:
             slot.name = name  # the model's control tokens leaked into the name of a real tool

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from tool_loop.errors import ConfigurationError
 from tool_loop.llm.dialect import Change, Dialect, Refusal, Withhold, checked_body, headers, withheld
 from tool_loop.llm.endpoint import Endpoint, checked_key, host_of, origin_of
-from tool_loop.llm.errors.failures import Failures
+from tool_loop.llm.errors.failures import ProviderErrors
 from tool_loop.llm.http.transport import Timeouts, Transport
 from tool_loop.llm.openai_settings import configured, key_headers
 
@@ -87,7 +87,7 @@ class OpenAIChat(Dialect):
         endpoint = Endpoint(
             url,
             key_headers(host, key) | headers(extra_headers or {}),
-            failures=Failures(host, self.model, secret=checked_key(key, "OPENAI_API_KEY"), now=now),
+            failures=ProviderErrors(host, self.model, secret=checked_key(key, "OPENAI_API_KEY"), now=now),
             transport=Transport(http, tls=tls, timeouts=timeouts),
             now=now,
         )

@@ -23,7 +23,7 @@ from .calls import Calls
 from .parts import flat, is_error, joined, read_usage, timed_usage, whole
 
 if TYPE_CHECKING:
-    from tool_loop.llm.errors.failures import Failures
+    from tool_loop.llm.errors.failures import ProviderErrors
     from tool_loop.llm.text import Names
     from tool_loop.ports import Emit
 
@@ -45,7 +45,7 @@ class ChatReply:
     `origin` is put on the reply, `names` leads from the names on the wire to those of the tools.
     """
 
-    def __init__(self, failures: Failures, origin: str, names: Names) -> None:
+    def __init__(self, failures: ProviderErrors, origin: str, names: Names) -> None:
         self._failures = failures
         self._origin = origin
         self._text = Pieces()
@@ -191,7 +191,7 @@ class ChatReply:
         elif kind in ("thinking", "reasoning"):
             self._think(flat(part.get("thinking") or part.get("reasoning") or part.get("text")), emit)
         elif kind == "refusal":
-            self._refuse(flat(part.get("refusal")), emit)
+            self._note_refusal(flat(part.get("refusal")), emit)
 
     def _beside(self, message: dict[str, Json], emit: Emit) -> None:
         """Everything of a delta that is neither text nor a call."""
@@ -205,7 +205,7 @@ class ChatReply:
             self._think(reasoning, emit)
         refusal = message.get("refusal")
         if refusal and isinstance(refusal, str):
-            self._refuse(refusal, emit)
+            self._note_refusal(refusal, emit)
         for key in ATTACHED:
             value = message.get(key)
             if value:
@@ -222,7 +222,7 @@ class ChatReply:
             self._reasoning.add(text)
             emit(ReasoningDelta(clean(text)))
 
-    def _refuse(self, text: str, emit: Emit) -> None:
+    def _note_refusal(self, text: str, emit: Emit) -> None:
         if text:
             self._refusal.add(text)
             emit(TextDelta(clean(text)))

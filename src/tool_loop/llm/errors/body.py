@@ -25,7 +25,7 @@ READ: Final = 4 * KEPT
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ErrorBody:
     """The parts of an error body that matter, whatever shape it had."""
 
     text: str = ""
@@ -35,7 +35,7 @@ class Said:
     window: int | None = None
 
 
-def read_error(text: str) -> Said:
+def read_error(text: str) -> ErrorBody:
     """The error in a body: JSON of any shape, an HTML page, plain text or nothing."""
     try:
         return read_object(json.loads(text))
@@ -44,10 +44,10 @@ def read_error(text: str) -> Said:
     if text.startswith("<"):
         title = re.search(r"<title>([^<]{1,200})", text) or re.search(r"<h1>([^<]{1,200})", text)
         text = title[1] if title else re.sub(r"<[^>]{0,2000}>", " ", text[:KEPT])
-    return Said(text.strip()[:READ])
+    return ErrorBody(text.strip()[:READ])
 
 
-def read_object(body: Json) -> Said:
+def read_object(body: Json) -> ErrorBody:
     objects = list(_objects(body))
     codes: set[str] = set()
     status: int | None = None
@@ -62,7 +62,7 @@ def read_object(body: Json) -> Said:
         room = one.get("n_ctx")
         window = window or (room if isinstance(room, int) and room > 0 else None)
     text = _words(body)[:READ]
-    return Said(text, frozenset(codes), status, param or _param_in(text), window)
+    return ErrorBody(text, frozenset(codes), status, param or _param_in(text), window)
 
 
 def _http_status(value: Json) -> int | None:

@@ -19,7 +19,7 @@ from tool_loop.errors import TRANSIENT, ProviderError, ProviderKind
 from tool_loop.records import dataclass
 from tool_loop.redaction.secret import Secret, printable
 
-from .body import KEPT, READ, Said, read_error, read_object
+from .body import KEPT, READ, ErrorBody, read_error, read_object
 
 # What sorts an error, with its thirty patterns, is loaded with the first one: most programs see none.
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _ADVICE: Final[dict[ProviderKind, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failures:
+class ProviderErrors:
     """Makes the errors of one endpoint.
 
     `host` and `model` are named in messages; `key_name`, `url_name` and `model_name` are what a
@@ -106,7 +106,7 @@ class Failures:
     def _error(
         self,
         kind: ProviderKind,
-        said: Said,
+        said: ErrorBody,
         status: int,
         *,
         wait: float | None = None,
@@ -130,7 +130,7 @@ class Failures:
             raw=self._shown(said.text, KEPT),
         )
 
-    def _advice(self, kind: ProviderKind, said: Said) -> str:
+    def _advice(self, kind: ProviderKind, said: ErrorBody) -> str:
         if kind == "auth":
             if not self.secret:
                 return f"it wants a key and none was sent. Set {self.key_name}."
@@ -154,13 +154,13 @@ class Failures:
         return printable(self.secret.scrub(text[: 16 * KEPT]), most)
 
 
-def _window(said: Said) -> int | None:
+def _window(said: ErrorBody) -> int | None:
     from .vocabulary import window_in
 
     return said.window or window_in(said.text)
 
 
-def _or_a_limit(kind: ProviderKind, wait: float | None, status: int | None, said: Said) -> ProviderKind:
+def _or_a_limit(kind: ProviderKind, wait: float | None, status: int | None, said: ErrorBody) -> ProviderKind:
     """A quota that ends by itself is a limit: some call that of a minute "your current quota"."""
     by_itself = kind == "quota" and wait and status in (429, None) and "insufficientquota" not in said.codes
     return "rate_limit" if by_itself else kind

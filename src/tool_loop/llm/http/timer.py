@@ -37,7 +37,7 @@ class Timeouts:
     total: float = 1800.0
 
 
-class Line:
+class RequestTimer:
     """The time limits of one request, and the translation of what goes wrong on it.
 
     One timer watches over the whole request. `expect` sets what it allows for the next wait, and only

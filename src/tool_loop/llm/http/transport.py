@@ -20,7 +20,7 @@ from .doubles import Double, Doubles, Network
 from .opening import Opening, host_of
 from .packing import unpacker
 from .pool import SHARED
-from .timer import Line, Timeouts
+from .timer import RequestTimer, Timeouts
 
 if TYPE_CHECKING:
     import ssl
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .packing import Unpacker
     from .pool import Pool
 
-__all__ = ["Caps", "Exchange", "Timeouts", "Transport"]
+__all__ = ["Caps", "HttpExchange", "Timeouts", "Transport"]
 
 logger = logging.getLogger(__name__)
 
@@ -74,13 +74,13 @@ class Transport:
 
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes, *, key: str = "", deadline: float | None = None
-    ) -> Exchange:
+    ) -> HttpExchange:
         """POST the body when the exchange is entered; what is unread when it is left is given up.
 
         `headers` are not to change afterwards; `key` goes with them as the idempotency key. `deadline`
         is a time of the running loop's clock.
         """
-        return Exchange(self, url, headers, body, key, deadline)
+        return HttpExchange(self, url, headers, body, key, deadline)
 
     def opening(self, url: str, headers: Mapping[str, str]) -> Opening:
         """The head of requests to there, kept: making it anew each time took a twentieth of a step."""
@@ -90,7 +90,7 @@ class Transport:
         return opening
 
 
-class Exchange:
+class HttpExchange:
     """One request and its response: an asynchronous context, because each has to be closed.
 
     Inside, the response is there and its body still on the wire; `headers` are lower-case. Raises
@@ -124,7 +124,7 @@ class Exchange:
         self._unpacker: Unpacker | None = None
 
     async def __aenter__(self) -> Self:
-        self._line = line = Line(host_of(self._url), self._transport.timeouts, self._deadline)
+        self._line = line = RequestTimer(host_of(self._url), self._transport.timeouts, self._deadline)
         try:
             with line:
                 self._reply = reply = await self._sent()

@@ -17,14 +17,14 @@ from tool_loop.events import ModelReplied, ReasoningDelta, Stop, TextDelta, Tool
 from tool_loop.llm.chat.parts import overlaid, read_usage
 from tool_loop.llm.endpoint import parse
 from tool_loop.llm.opaque import Keeper
-from tool_loop.llm.stops import Ending, ending
+from tool_loop.llm.stops import ReplyEnding, ending
 from tool_loop.llm.text import Joiner, Names, clean
 from tool_loop.redaction.secret import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tool_loop.llm.errors.failures import Failures
+    from tool_loop.llm.errors.failures import ProviderErrors
     from tool_loop.llm.http.sse import SSEEvent
     from tool_loop.ports import Emit
 
@@ -43,7 +43,7 @@ _REASONING: Final = ("response.reasoning_text.delta", "response.reasoning_summar
 
 
 @dataclass(slots=True)
-class _Slot:
+class _ItemSlot:
     """One item of the output while it is being streamed; `item` is as it was last seen whole."""
 
     item: dict[str, Json] = field(default_factory=dict)
@@ -86,12 +86,12 @@ class ResponsesReply:
     `most` is the number of tokens the reply was allowed.
     """
 
-    def __init__(self, failures: Failures, names: Names, *, origin: str, most: int | None = None) -> None:
+    def __init__(self, failures: ProviderErrors, names: Names, *, origin: str, most: int | None = None) -> None:
         self._failures = failures
         self._names = names
         self._origin = origin
         self._most = most
-        self._slots: dict[int | str, _Slot] = {}
+        self._slots: dict[int | str, _ItemSlot] = {}
         self._response: dict[str, Json] = {}
         self._status = ""
         self._text = Joiner()
@@ -139,12 +139,12 @@ class ResponsesReply:
         elif kind in _REASONING:
             _show(ReasoningDelta, self._thought.shown(delta), emit)
 
-    def _slot(self, body: dict[str, Json]) -> _Slot:
+    def _slot(self, body: dict[str, Json]) -> _ItemSlot:
         """By place, else by id. Some gateways change an item's id between its events, none its place."""
         key = body.get("output_index")
         if type(key) is not int:
             key = _str(body.get("item_id")) or _str(_dict(body.get("item")).get("id"))
-        return self._slots.setdefault(key, _Slot())
+        return self._slots.setdefault(key, _ItemSlot())
 
     # --- a document, and the end of a stream --------------------------------------------------------
 
@@ -268,7 +268,7 @@ class ResponsesReply:
         reason = _str(_dict(self._response.get("incomplete_details")).get("reason"))
         return reason or ("" if self._status in ("completed", "incomplete") else self._status)
 
-    def _ending(self) -> Ending:
+    def _ending(self) -> ReplyEnding:
         found = ending(self._reason())
         # Incomplete for whatever reason is cut.
         return found._replace(stop="length") if self._status == "incomplete" and found.stop == "stop" else found

@@ -54,7 +54,7 @@ def _refusal(
 
 def _refused(behaviour: Behaviour) -> ProviderError:
     """What the real client makes of this response: sorted by the same code, so the two cannot differ."""
-    from tool_loop.llm.errors.failures import Failures
+    from tool_loop.llm.errors.failures import ProviderErrors
 
     response = behaviour.respond(Received("POST", "/"))
     now = FakeClock.START
@@ -62,7 +62,7 @@ def _refused(behaviour: Behaviour) -> ProviderError:
         name.lower(): formatdate(now + value.seconds, usegmt=True) if isinstance(value, HttpDate) else value
         for name, value in response.headers
     }
-    return Failures("the server", "m").refused(response.status, headers, response.content(), now)
+    return ProviderErrors("the server", "m").refused(response.status, headers, response.content(), now)
 
 
 def rate_limit(retry_after: float | str | HttpDate | None = 1) -> Fault:

@@ -25,7 +25,7 @@ class Struck:
 
 
 @dataclass(slots=True)
-class Plan:
+class PlannedFault:
     """`left` is how often it may still strike, None for ever; from `nth` on when `onwards`, 0 for any."""
 
     point: Point

@@ -19,10 +19,22 @@ from tool_loop.events import ApprovalDecided, Event, ModelReplied, TextDelta, To
 from tool_loop.loop.approvals import previewed
 from tool_loop.toolbox.registry import Tool, ToolRegistry
 
-from .strike import Fault, ProcessDied, suffer, suffer_in_thread
+from .strike import Fault, ProcessDied, inject, inject_in_thread
 
 if TYPE_CHECKING:
-    from tool_loop.ports import LLM, Effect, Emit, Journal, Pending, Preview, Request, Reviewer, RunLog, Tools, ToolSpec
+    from tool_loop.ports import (
+        LLM,
+        Effect,
+        Emit,
+        Journal,
+        PendingApproval,
+        Preview,
+        Request,
+        Reviewer,
+        RunLog,
+        Tools,
+        ToolSpec,
+    )
     from tool_loop.state import State
 
     from .schedule import Faults
@@ -57,7 +69,7 @@ class FaultyLLM:
             raise UsageError(f"{fault} is a fault of the wire alone: inject it with faults.server(...)")
         for piece in fault.pieces:
             emit(TextDelta(piece))
-        return await suffer(fault, partial(self.llm.reply, request, emit), self._faults)
+        return await inject(fault, partial(self.llm.reply, request, emit), self._faults)
 
 
 # --- tools ----------------------------------------------------------------------------------------
@@ -106,7 +118,7 @@ def _struck(func: Callable[..., Any], faults: Faults) -> Callable[..., Any]:
     @functools.wraps(func)
     async def call(**arguments: Any) -> Any:
         fault, real = _DUE.get(), partial(func, **arguments)
-        return await (real() if fault is None else suffer(fault, real, faults))
+        return await (real() if fault is None else inject(fault, real, faults))
 
     return call
 
@@ -115,7 +127,7 @@ def _struck_in_thread(func: Callable[..., Any], faults: Faults) -> Callable[...,
     @functools.wraps(func)
     def call(**arguments: Any) -> Any:
         fault, real = _DUE.get(), partial(func, **arguments)
-        return real() if fault is None else suffer_in_thread(fault, real, faults)
+        return real() if fault is None else inject_in_thread(fault, real, faults)
 
     return call
 
@@ -169,7 +181,7 @@ class FaultyTools:
             landed.append(await real())
             return landed[0].content
 
-        stage = Tool(call.name, "", _ANYTHING, partial(suffer, fault, run, self._faults))
+        stage = Tool(call.name, "", _ANYTHING, partial(inject, fault, run, self._faults))
         result = await ToolRegistry([stage]).run(replace(call, arguments="{}"), **given)
         whole = landed and result.error is None and result.content == landed[0].content
         return landed[0] if whole else result
@@ -182,10 +194,10 @@ _ANYTHING = {"type": "object", "properties": {}}
 
 
 def faulty_reviewer(reviewer: Reviewer, faults: Faults) -> Reviewer:
-    async def review(shown: Pending) -> ApprovalDecided:
+    async def review(shown: PendingApproval) -> ApprovalDecided:
         fault = faults.due("review", faults.next("review"))
         real = partial(reviewer, shown)
-        return await (real() if fault is None else suffer(fault, real, faults))
+        return await (real() if fault is None else inject(fault, real, faults))
 
     return review
 
@@ -210,7 +222,7 @@ class FaultyJournal:
         self._faults.dead = False
         fault = self._faults.due("open", self._faults.next("open"))
         if fault is not None:
-            await suffer(fault, _nothing, self._faults)
+            await inject(fault, _nothing, self._faults)
         async with self.journal.open(run_id) as log:
             yield FaultyLog(log, self._faults)
 
@@ -243,4 +255,4 @@ class FaultyLog:
         if fault is None:
             await self.log.append(event)
             return
-        await suffer(fault, partial(self.log.append, event), faults)
+        await inject(fault, partial(self.log.append, event), faults)

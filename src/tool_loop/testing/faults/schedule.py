@@ -27,7 +27,7 @@ from tool_loop.errors import UsageError
 from tool_loop.ports import rebuilt
 from tool_loop.runtime.clock import FakeClock
 
-from .plans import WORDS, Chance, Plan, Struck, counted, where
+from .plans import WORDS, Chance, PlannedFault, Struck, counted, where
 from .strike import Fault, Point, ProcessDied
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ class Faults:
     dead: bool = False
 
     def __post_init__(self) -> None:
-        self._plans: list[Plan] = []
+        self._plans: list[PlannedFault] = []
         self._chances: list[Chance] = []
         self._random = random.Random(self.seed)  # noqa: S311 - the same every time is the point
         self._steps: dict[str, int] = {}
         self._counts: Counter[tuple[Point, str]] = Counter()
         self._driven: asyncio.Task[Any] | None = None
         self._journals = 0
-        self._struck_by: list[Plan | Chance] = []
+        self._struck_by: list[PlannedFault | Chance] = []
 
     # --- placing them -----------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Faults:
         if point not in fault.points:
             can = " or ".join(WORDS[p] for p in fault.points)
             raise UsageError(f"{fault} cannot strike {WORDS[point]}, only {can}")
-        self._plans.append(Plan(point, fault, nth, name, left, onwards))
+        self._plans.append(PlannedFault(point, fault, nth, name, left, onwards))
         return self
 
     # --- around an agent --------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class Faults:
         if plan.left is not None:
             plan.left += 1
 
-    def _strikes(self, plan: Plan | Chance, fault: Fault, point: Point, name: str, nth: int) -> Fault:
+    def _strikes(self, plan: PlannedFault | Chance, fault: Fault, point: Point, name: str, nth: int) -> Fault:
         self.struck.append(Struck(where(point, name, nth), str(fault)))
         self._struck_by.append(plan)
         return fault

@@ -72,7 +72,7 @@ class Fault:
         return f"{self.name}()"
 
 
-async def suffer(fault: Fault, real: Callable[[], Awaitable[T]], faults: Faults) -> T:
+async def inject(fault: Fault, real: Callable[[], Awaitable[T]], faults: Faults) -> T:
     """What comes of `real` when this fault strikes it."""
     if fault.first:
         await real()
@@ -85,7 +85,7 @@ async def suffer(fault: Fault, real: Callable[[], Awaitable[T]], faults: Faults)
     return _changed(fault, fault.instead() if fault.instead else await real(), faults)
 
 
-def suffer_in_thread(fault: Fault, real: Callable[[], T], faults: Faults) -> T:
+def inject_in_thread(fault: Fault, real: Callable[[], T], faults: Faults) -> T:
     """The same for a plain function, which is held up in real time."""
     if fault.first:
         real()

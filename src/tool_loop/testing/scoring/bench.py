@@ -29,7 +29,7 @@ from tool_loop.toolbox.wording import example
 from tool_loop.transcript import SUMMARISE
 
 if TYPE_CHECKING:
-    from tool_loop.ports import LLM, Effect, Pending, Tools
+    from tool_loop.ports import LLM, Effect, PendingApproval, Tools
     from tool_loop.testing.faults.schedule import Faults
     from tool_loop.testing.faults.wire_model import Asked
 
@@ -77,7 +77,7 @@ def _steady(llm: LLM) -> None:
             model.random = lambda: 0.5
 
 
-async def allow(shown: Pending) -> ApprovalDecided:
+async def allow(shown: PendingApproval) -> ApprovalDecided:
     """A person who agrees to everything: nothing that is gated here has an effect."""
     return ApprovalDecided(shown.call.id, allowed=True, by="scorecard")
 

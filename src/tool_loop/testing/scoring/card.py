@@ -43,7 +43,7 @@ _LIMITS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScoreLine:
     """What came of one case.
 
     `saw` is what the model was told of the fault, `extra_calls` and `extra_tokens` what it cost more
@@ -64,7 +64,7 @@ class Line:
     core: bool = False
 
 
-def scorecard(bench: Bench | None = None, cases: Sequence[Case] = CASES) -> list[Line]:
+def scorecard(bench: Bench | None = None, cases: Sequence[Case] = CASES) -> list[ScoreLine]:
     """One line for each case. Without a bench it is the package's own agent that is tried."""
     if bench is not None:
         return list(played(bench, cases))
@@ -72,12 +72,12 @@ def scorecard(bench: Bench | None = None, cases: Sequence[Case] = CASES) -> list
         return list(played(house, cases))
 
 
-def played(bench: Bench, cases: Sequence[Case] = CASES) -> Iterable[Line]:
+def played(bench: Bench, cases: Sequence[Case] = CASES) -> Iterable[ScoreLine]:
     """The lines one by one, as the cases are played. Raises UsageError when not even a quiet run works."""
     baselines: dict[Role, _Played] = {}
     for case in cases:
         if why := case.missing(bench):
-            yield Line(case.name, case.layer, skipped=True, why=why, core=case.core)
+            yield ScoreLine(case.name, case.layer, skipped=True, why=why, core=case.core)
             continue
         if case.role not in baselines:
             quiet = _play(Case("nothing", "", lambda *_: None, role=case.role), bench)
@@ -144,9 +144,9 @@ def _leaked(server: FaultServer, events: Iterable[Event]) -> bool:
 # --- what came of it ------------------------------------------------------------------------------
 
 
-def _line(case: Case, bench: Bench, done: _Played, quiet: _Played) -> Line:
+def _line(case: Case, bench: Bench, done: _Played, quiet: _Played) -> ScoreLine:
     why = _wrong(case, bench, done)
-    return Line(
+    return ScoreLine(
         case.name,
         case.layer,
         _saw(case, done.events),
@@ -243,7 +243,7 @@ def _cut(text: str) -> str:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def markdown(lines: Iterable[Line]) -> str:
+def markdown(lines: Iterable[ScoreLine]) -> str:
     """The lines as a table for a README."""
     rows = ["| fault | the model saw | outcome | extra calls | extra tokens |", "|---|---|---|---:|---:|"]
     for line in lines:

@@ -25,7 +25,7 @@ from .bench import QUESTION
 
 if TYPE_CHECKING:
     from tool_loop.api import Agent
-    from tool_loop.ports import Pending
+    from tool_loop.ports import PendingApproval
     from tool_loop.testing.faults.schedule import Faults
 
 RUN: Final = "scorecard"
@@ -74,7 +74,7 @@ async def attempt(scene: Scene) -> str:
 
 
 async def denied(scene: Scene) -> str:
-    async def deny(shown: Pending) -> ApprovalDecided:
+    async def deny(shown: PendingApproval) -> ApprovalDecided:
         return ApprovalDecided(shown.call.id, allowed=False, note="not today")
 
     scene.agent.reviewer = deny

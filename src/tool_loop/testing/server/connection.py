@@ -26,7 +26,7 @@ _TLS_HANDSHAKE: Final = b"\x16"  # the first byte a TLS client sends; no HTTP re
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """What one response may take at most, and the clock for HTTP dates."""
 
     max_bytes: int
@@ -34,14 +34,14 @@ class Limits:
     now: Callable[[], float]
 
 
-class Connection:
-    """A client that has connected. Use `Connection.accept`; `gone` has to be awaited in the end."""
+class ServedConnection:
+    """A client that has connected. Use `ServedConnection.accept`; `gone` has to be awaited in the end."""
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        limits: Limits,
+        limits: ServerLimits,
         count: Callable[[int], None],
     ) -> None:
         self._reader = reader
@@ -55,8 +55,8 @@ class Connection:
 
     @classmethod
     async def accept(
-        cls, sock: socket.socket, context: ssl.SSLContext | None, limits: Limits, count: Callable[[int], None]
-    ) -> Connection:
+        cls, sock: socket.socket, context: ssl.SSLContext | None, limits: ServerLimits, count: Callable[[int], None]
+    ) -> ServedConnection:
         """Shake hands. Raises OSError when the client does not like the certificate."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_HEAD_BYTES, loop=loop)

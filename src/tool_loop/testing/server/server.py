@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Self
 from tool_loop.errors import UsageError
 
 from .behaviours import Behaviour, Received, Response, answer
-from .connection import Connection, Limits
+from .connection import ServedConnection, ServerLimits
 from .port import HOST, Port
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class FaultServer:
         self._otherwise = otherwise
         self._tls = tls
         self._listening = listening
-        self._limits = Limits(max_bytes, max_seconds, now)
+        self._limits = ServerLimits(max_bytes, max_seconds, now)
         self._errors: list[Exception] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections = 0
@@ -174,7 +174,7 @@ class FaultServer:
     async def _serve(self, sock: socket.socket) -> None:
         # A client that leaves is no fault of the server: most clients under test should do just that.
         with suppress(OSError, EOFError):
-            connection = await Connection.accept(sock, self._context, self._limits, self._count)
+            connection = await ServedConnection.accept(sock, self._context, self._limits, self._count)
             try:
                 await self._converse(connection)
             finally:
@@ -183,7 +183,7 @@ class FaultServer:
     def _count(self, sent: int) -> None:
         self.sent_bytes += sent
 
-    async def _converse(self, connection: Connection) -> None:
+    async def _converse(self, connection: ServedConnection) -> None:
         self._connections += 1
         number = self._connections
         response = Response()
@@ -207,7 +207,7 @@ class FaultServer:
             if not await self._play(connection, response, refusing):
                 return
 
-    async def _play(self, connection: Connection, response: Response, refusing: float | None) -> bool:
+    async def _play(self, connection: ServedConnection, response: Response, refusing: float | None) -> bool:
         if refusing is None:
             return await connection.play(response)
         # Before the reply: whoever has it may ask again at once. The time counts from its end.

@@ -114,6 +114,7 @@ def patterns() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:  # noqa: C901
 PATTERNS = patterns()
 
 
+@pytest.mark.slow  # half a minute of computing, and a pattern that fails it is new: the build runs it
 @pytest.mark.parametrize("name", PATTERNS)
 def test_no_pattern_looks_at_a_text_again_and_again(name: str) -> None:
     """50,000 characters, which a square makes seconds of and a line a hundredth."""
@@ -171,6 +172,7 @@ def history(text: str) -> list[Event]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_a_megabyte_of_whatever_it_is_is_read_in_proportion(reader: str) -> None:
     for seed in HOSTILE:

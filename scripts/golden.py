@@ -57,7 +57,7 @@ def main() -> int:
             # As text, so that a change would be seen in a review.
             lines = [
                 f"PRAGMA application_id = {sqlite_file.APPLICATION_ID};",
-                f"PRAGMA user_version = {FORMAT};",
+                f"PRAGMA user_version = {sqlite_file.VERSION};",
                 *db.iterdump(),
             ]
     FOLDER.mkdir(parents=True)

@@ -31,7 +31,7 @@ from . import events, transcript
 from .errors import FatalError, JournalError
 from .events import RunEnded, ToolCall
 from .limits import LAST_WORD_TOKENS, Limits
-from .loop import answers, approvals, compaction, mending
+from .loop import answers, approvals, closing, compaction, mending
 from .loop.moves import Act, Ask, Compact, End, Hold, Move, Remind, Stop
 from .ports import LLM, Emit, Request, Reviewer, RunLog, Tools
 from .runtime.shield import recorded, settle, together
@@ -170,14 +170,14 @@ class Driver:
                         return event
         except JournalError:
             raise  # where nothing can be written, nothing may be pretended
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancel:
             # Every open call gets a result, so that whoever reads the history next finds it valid; all but
             # one that may have happened. That is left open, as a crash would leave it: in doubt, and the
             # next attempt asks its probe or a person. Further cancels do not keep this from being written.
             for call in [c for c in state.pending.values() if c.id not in state.doubtful | self.adrift]:
                 await recorded(self.log, transcript.cancelled(call), self.emit)
             if not state.ended:
-                await recorded(self.log, events.RunInterrupted("cancelled"), self.emit)
+                await recorded(self.log, closing.interruption(cancel), self.emit)
             raise
         except Exception as error:
             # This attempt is over, the run is not: whoever mends the cause resumes it from here.

@@ -7,6 +7,7 @@
     └── FatalError             ends this attempt, never the journal: mend the cause, then resume
         ├── ConfigurationError     no model, no endpoint, no key where one is needed
         ├── BudgetSpent            a budget that several runs share has no more for this one
+        ├── RunCancelled           somebody stopped the run through the journal; says who
         ├── ProviderError          the model's server refused or failed; `kind` says how
         └── JournalError           the record could not be written or read
             ├── JournalDamaged         a record in the middle does not parse; names the record
@@ -133,6 +134,20 @@ class BudgetSpent(FatalError):
     """A request does not fit into the budget that the run shares; the loop ends the run as "budget"."""
 
     kind = "budget"
+
+
+class RunCancelled(FatalError):
+    """Somebody stopped the run, from here or from another process: `journal.cancel(run_id, by=...)`.
+
+    It is no `asyncio.CancelledError`, since nobody has cancelled the caller.
+    """
+
+    kind = "cancelled"
+
+    def __init__(self, by: str, note: str = "") -> None:
+        super().__init__(f"the run was cancelled by {by}{f': {note}' if note else ''}")
+        self.by = by
+        self.note = note
 
 
 class ProviderError(FatalError):

@@ -123,10 +123,15 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True)
 class RunInterrupted:
-    """An attempt stopped before the run's end: "cancelled", or the kind of a `FatalError`."""
+    """An attempt stopped before the run's end: "cancelled", or the kind of a `FatalError`.
+
+    `by` is who asked for it, with their reason in `message`: such a run goes on when somebody says so. ""
+    where the attempt was only cut off (Ctrl-C, the end of a server), and the run may just be driven on.
+    """
 
     kind: str
     message: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

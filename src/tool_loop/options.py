@@ -5,7 +5,7 @@ Typed dictionaries, so that all four doors take the same words, and a type check
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypedDict
 
@@ -16,6 +16,7 @@ from .limits import Limits
 from .llm.prices import Prices
 from .ports import LLM, Emit, Tools
 from .toolbox.registry import ToolRegistry
+from .transcript import Message
 
 Subscriber: TypeAlias = Callable[[Event | Signal], object]
 
@@ -35,11 +36,16 @@ class ResumeOptions(TypedDict, total=False):
 
 class RunOptions(ResumeOptions, total=False):
     """What changes from run to run. Beside the above: `run_id` names the run, `continue_run` is the one that
-    the question follows up on, `meta` is recorded beside the agent's, and `system` is the system prompt in
+    the question follows up on, and `chat` the conversation that it belongs to, which is begun with it or goes on.
+    With `instead`, as always in a chat, it may be asked while a call waits for a person or after a cancel: the open
+    calls are closed. `history` are messages that came before it, of ours or as OpenAI's chat has them. `meta` is recorded beside the agent's, and `system` is the system prompt in
     place of the agent's, as text or as a function of `deps` that is called once.
     """
 
     run_id: str | None
+    chat: str | None
+    instead: bool
+    history: Sequence[Message | Mapping[str, Any]]
     continue_run: str | None
     meta: Mapping[str, object] | None
     system: str | Callable[[Any], str] | None

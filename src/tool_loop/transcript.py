@@ -216,6 +216,11 @@ def cancelled(call: ToolCall) -> ToolReturned:
     return _no_result(failed(call, "cancelled", message, "call it again if it is still needed"))
 
 
+def set_aside(call: ToolCall) -> ToolReturned:
+    message = "not run: nobody decided about it, and the person went on to something else"
+    return _no_result(failed(call, "cancelled", message, "do not call it again unless that asks for it"))
+
+
 def outcome_unknown(call: ToolCall, note: str = "") -> ToolReturned:
     message = "this call was started, then the run was interrupted: it may or may not have happened"
     hint = "check first whether it happened; only if it certainly did not, ask for it again"

@@ -30,9 +30,9 @@ path = sqlite_case.path
 
 def test_a_file_of_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
     keep(path)
-    tamper(path, "PRAGMA user_version = 2")
+    tamper(path, "PRAGMA user_version = 3")
 
-    with pytest.raises(JournalError, match=r"has format 2, this version of tool-loop reads up to 1; upgrade"):
+    with pytest.raises(JournalError, match=r"has format 3, this version of tool-loop reads up to 2; upgrade"):
         SqliteJournal(path)
 
 

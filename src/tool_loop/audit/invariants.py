@@ -114,7 +114,7 @@ class _Check:
             self.broken("I20", "a run begins with RunStarted, once")
         elif state.ended and not isinstance(event, RunContinued):
             self.broken("I13", f"the run had ended with {state.ended.reason!r}")
-        elif isinstance(event, RunContinued) and not state.ended:
+        elif isinstance(event, RunContinued) and not (state.ended or _given_up(state)):
             self.broken("I20", "a follow-up came before the end of what it follows")
         elif isinstance(event, ModelReplied | RunEnded | LimitReached | Reminded | Compacted) and state.pending:
             self.broken("I1", f"the calls {sorted(state.pending)} have no result yet")
@@ -296,6 +296,11 @@ def check(
             Broken("I27", index, type(event).__name__, "holds a secret") for s in secrets if s and s in repr(event)
         ]
     return walk.found
+
+
+def _given_up(state: State) -> bool:
+    """A person asked something else: the question before it was closed, and never got its answer."""
+    return isinstance(state.events[-1], RunInterrupted) and not state.pending
 
 
 def _is_object(arguments: str) -> bool:

@@ -27,7 +27,8 @@ from .statements import Row
 
 NEW: Final = """
 INSERT OR IGNORE INTO runs (id, at, updated, holder, fence, lease_until) VALUES (?, ?, ?, ?, 1, ?)"""
-SELECT: Final = "SELECT n, holder, fence, lease_until, takeovers, parked, steps, tokens FROM runs WHERE id = ?"
+SELECT: Final = """
+SELECT n, holder, fence, lease_until, takeovers, parked, cancel, steps, tokens, cost FROM runs WHERE id = ?"""
 RENEW: Final = "UPDATE runs SET lease_until = max(lease_until, ?) WHERE n = ? AND fence = ?"
 TAKE: Final = "UPDATE runs SET holder = ?, fence = ?, lease_until = ?, takeovers = ? WHERE n = ?"
 LET_GO: Final = "UPDATE runs SET holder = '', lease_until = 0 WHERE n = ? AND fence = ?"
@@ -40,15 +41,16 @@ PARK: Final = "UPDATE runs SET parked = 1, takeovers = ?, fence = fence + 1, hol
 class Lease:
     """The right to drive a run: its row and token, and what was on record when it was given.
 
-    `listed` are the steps and tokens that the list of runs shows.
+    `listed` are the steps, tokens and cost that the list of runs shows; `cancel` is who asked for its end.
     """
 
     n: int
     fence: int
     takeovers: int
-    listed: tuple[int, int]
+    listed: tuple[int, int, float | None]
     rows: list[Row] = field(repr=False)
     torn: bool = False
+    cancel: str = ""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -71,8 +73,8 @@ class Leases:
         later = now + self._seconds
         new = db.execute(NEW, (run_id, now, now, self._mine, later))
         if new.rowcount and new.lastrowid:
-            return self._holding(Lease(new.lastrowid, 1, 0, (0, 0), []))
-        n, holder, fence, until, takeovers, parked, *listed = db.execute(SELECT, (run_id,)).fetchone()
+            return self._holding(Lease(new.lastrowid, 1, 0, (0, 0, 0.0), []))
+        n, holder, fence, until, takeovers, parked, cancel, *listed = db.execute(SELECT, (run_id,)).fetchone()
         if parked:
             raise RunPoisoned(_poisoned(run_id, takeovers))
         if holder and not self._abandoned(n, fence, holder):
@@ -86,7 +88,8 @@ class Leases:
         rows = store.read(db, n)
         whole = store.trim(db, run_id, n, rows)
         db.execute(TAKE, (self._mine, fence + 1, later, takeovers, n))
-        return self._holding(Lease(n, fence + 1, takeovers, (listed[0], listed[1]), whole, len(whole) < len(rows)))
+        torn = len(whole) < len(rows)
+        return self._holding(Lease(n, fence + 1, takeovers, (listed[0], listed[1], listed[2]), whole, torn, cancel))
 
     def _holding(self, lease: Lease) -> Lease:
         # Before the commit: from then on it must not look abandoned to another task of this process.
@@ -102,6 +105,17 @@ class Leases:
         self.forget(lease)
         if not (empty and db.execute(FORGET, lease.key).rowcount):
             db.execute(LET_GO, lease.key)
+
+    def remove(self, db: Database, run_id: str, now: float) -> None:
+        """Delete a run with all its records. Raises `UnknownRun`, and `RunBusy` where somebody drives it."""
+        n = store.number(db, run_id)
+        holder, until = db.execute("SELECT holder, lease_until FROM runs WHERE n = ?", (n,)).fetchone()
+        if name := driver(holder, until, now):
+            raise RunBusy(_busy(run_id, name, until))
+        # What is deleted was meant to be gone: not to lie about in the file until the place is used again.
+        db.execute("PRAGMA secure_delete = ON")
+        db.execute("DELETE FROM records WHERE run = ?", (n,))
+        db.execute("DELETE FROM runs WHERE n = ?", (n,))
 
     def holds(self, lease: Lease) -> bool:
         return lease.key in self._held

@@ -7,22 +7,20 @@ the state only after it is safe: what is not on record did not happen.
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from itertools import count
-from typing import TypeVar
 
 from tool_loop.errors import RunBusy, UnknownRun, UsageError
 from tool_loop.events import ApprovalDecided, Event
+from tool_loop.loop.closing import CancelRequest
 from tool_loop.state import State
 
+from .bells import Asked, Bell
 from .runs import Record, RunInfo, summary
-
-T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
+from .shelf import Shelf
 
 _HERE = "this process"
 
@@ -30,20 +28,58 @@ _HERE = "this process"
 class MemoryLog:
     """One run in memory. `times` holds the Unix time at which each event was recorded."""
 
-    __slots__ = ("_clock", "run_id", "state", "times")
+    __slots__ = ("_bells", "_cancel", "_clock", "run_id", "state", "times")
 
     def __init__(self, run_id: str, clock: Callable[[], float]) -> None:
         self.run_id = run_id
         self.state = State()
         self.times: list[float] = []
         self._clock = clock
+        self._bells: set[Bell] = set()
+        self._cancel: Asked | None = None
 
     async def append(self, event: Event) -> None:
         self.times.append(self._clock())
         self.state.apply(event)
+        for bell in self._bells:
+            bell.ring()
+
+    @contextmanager
+    def when_cancelled(self, asked: Asked) -> Iterator[None]:
+        """While this is entered, `asked` is called with who wants the run to stop, and why, when somebody does."""
+        loop, calls = asyncio.get_running_loop(), True
+
+        def call(why: str) -> None:
+            if calls:
+                asked(why)
+
+        def from_any_thread(why: str) -> None:
+            loop.call_soon_threadsafe(call, why)
+
+        self._cancel = from_any_thread
+        try:
+            yield
+        finally:
+            self._cancel, calls = None, False
+
+    def ask_to_stop(self, why: str) -> None:
+        if self._cancel is not None:
+            self._cancel(why)
+
+    @contextmanager
+    def following(self, bell: Bell) -> Iterator[Bell]:
+        self._bells.add(bell)
+        try:
+            yield bell
+        finally:
+            self._bells.discard(bell)
+
+    def forgotten(self) -> None:
+        for bell in self._bells:
+            bell.ring()
 
 
-class MemoryJournal:
+class MemoryJournal(Shelf):
     """Runs in memory, for tests and for callers who do not want to keep them.
 
     `keep` is how many runs that have ended are remembered, the newest; None means all of them.
@@ -79,8 +115,7 @@ class MemoryJournal:
             oldest = next(iter(self._ended))
             del self._ended[oldest], self._logs[oldest]
 
-    def runs(self) -> list[RunInfo]:
-        """All runs, the one that got on last first."""
+    def _listed(self) -> list[RunInfo]:
         listed = [
             summary(run_id, log.times, log.state, _HERE if run_id in self._held else "")
             for run_id, log in self._logs.items()
@@ -89,13 +124,30 @@ class MemoryJournal:
         listed.reverse()  # of two that got on in the same moment, the one that began later is first
         return sorted(listed, key=lambda run: run.updated, reverse=True)
 
-    def records(self, run_id: str) -> list[Record]:
-        """All records of a run, oldest first. Raises `UnknownRun`."""
-        log = self._log(run_id)
-        return [Record(*numbered) for numbered in zip(count(), log.times, log.state.events, strict=False)]
+    def records(self, run_id: str, after: int = -1) -> list[Record]:
+        """The records of a run behind number `after`, oldest first. Raises `UnknownRun`."""
+        log, start = self._log(run_id), max(0, after + 1)
+        rest = zip(count(start), log.times[start:], log.state.events[start:], strict=False)
+        return [Record(seq, at, event) for seq, at, event in rest]
 
     def events(self, run_id: str) -> Sequence[Event]:
         return tuple(self._log(run_id).state.events)
+
+    async def create(self, run_id: str, events: Sequence[Event]) -> None:
+        if run_id in self._logs:
+            raise UsageError(f"there is a run {run_id} in this journal already")
+        async with self.open(run_id) as log:
+            for event in events:
+                await log.append(event)
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run and everything in it. Raises `UnknownRun`, and `RunBusy` while somebody drives it."""
+        log = self._log(run_id)
+        if run_id in self._held:
+            raise RunBusy(f"run {run_id} is being driven by a task of this process")
+        del self._logs[run_id]
+        self._ended.pop(run_id, None)
+        log.forgotten()
 
     async def decide(
         self,
@@ -122,6 +174,21 @@ class MemoryJournal:
         )  # fmt: skip
         await log.append(decision)
         return decision
+
+    def _following(self, bell: Bell) -> AbstractContextManager[Bell]:
+        return self._log(bell.run_id).following(bell)
+
+    def _has_ended(self, run_id: str) -> bool:
+        return self._log(run_id).state.ended is not None
+
+    def _ask_to_stop(self, run_id: str, request: CancelRequest) -> bool:
+        log = self._log(run_id)
+        if log.state.ended is None:
+            log.ask_to_stop(str(request))
+        return log.state.ended is None
+
+    def _now(self) -> float:
+        return self._clock()
 
     def _log(self, run_id: str) -> MemoryLog:
         if run_id not in self._logs:

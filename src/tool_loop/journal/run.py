@@ -7,6 +7,7 @@ order of the records, whoever wrote them. Knows nothing about how the file is op
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from sqlite3 import IntegrityError
 
 from tool_loop.errors import Fenced
@@ -14,9 +15,11 @@ from tool_loop.events import ApprovalDecided, Event, ModelReplied, RunStarted, T
 from tool_loop.state import State
 
 from . import codec, statements as store
+from .bells import Asked
 from .leases import Lease, Leases
-from .runs import QUESTION_CHARS, stage, tokens
+from .runs import QUESTION_CHARS, cost, meta_of, stage, sum_of, tokens
 from .schema import Database
+from .watching import Watch
 from .writer import Job, Writer
 
 # How far the counters in the list of runs may lag behind a run that is being driven.
@@ -30,7 +33,14 @@ class SqliteLog:
     """
 
     def __init__(
-        self, run_id: str, state: State, lease: Lease, leases: Leases, writer: Writer, clock: Callable[[], float]
+        self,
+        run_id: str,
+        state: State,
+        lease: Lease,
+        leases: Leases,
+        writer: Writer,
+        watch: Watch,
+        clock: Callable[[], float],
     ) -> None:
         self.run_id = run_id
         self.state = state
@@ -39,7 +49,9 @@ class SqliteLog:
         self.leases = leases
         self._stuck = lease.takeovers > 0
         self._steps = self._tokens = 0
+        self._cost: float | None = 0.0
         self._listed_at = 0.0
+        self._watch = watch
         self._writer = writer
         self._clock = clock
 
@@ -69,18 +81,29 @@ class SqliteLog:
         standing = None if got_on else stage(self.state, event)
         self._steps += kind is ModelReplied
         self._tokens += tokens(event)
+        self._cost = sum_of((self._cost, cost(event)))
         if not standing and not (got_on and self._stuck) and at - self._listed_at < LIST_SECONDS:
             return None
-        change = store.RunChange(standing, self._steps, self._tokens, question_of(event), progress=got_on)
-        self._steps = self._tokens = 0
+        change = store.RunChange(
+            standing, self._steps, self._tokens, self._cost, question_of(event), meta_of(event), progress=got_on
+        )
+        self._steps, self._tokens, self._cost = 0, 0, 0.0
         self._listed_at = at
         self._stuck = self._stuck and not got_on
         return change
+
+    def when_cancelled(self, asked: Asked) -> AbstractContextManager[None]:
+        """While this is entered, `asked` is called with who wants the run to stop, and why, when somebody does."""
+        return self._watch.of_cancels(self.lease.n, self.lease.cancel, asked)
 
     def fold(self, rows: Sequence[store.Row]) -> None:
         """Take in records that are in the file; those already taken in are passed over."""
         known = len(self.state.events)
         store.fold(self.run_id, [row for row in rows if row[0] >= known], self.state)
+
+    def landed(self) -> None:
+        """Something is in the file: whoever follows the run need not wait until the file is looked at."""
+        self._watch.ring()
 
 
 def question_of(event: Event) -> str | None:
@@ -122,6 +145,7 @@ class Append(Job):
 
     def landed(self) -> None:
         log = self._log
+        log.landed()
         if self.before:
             log.fold(self.before)
         if self._change is not None and self._change.ends:

@@ -6,9 +6,12 @@ reads ten thousand short rows and no history. Knows nothing about where they are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from tool_loop.errors import TRANSIENT
 from tool_loop.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -25,10 +28,18 @@ from tool_loop.events import (
 from tool_loop.records import dataclass
 from tool_loop.state import State
 
-# "interrupted" can be resumed at once, and so can "ready": it waited for decisions, and has them.
-# "waiting" can after somebody has decided, "poisoned" after it was looked at and unparked.
-RunState: TypeAlias = Literal["running", "answered", "stopped", "waiting", "ready", "interrupted", "poisoned"]
+# "interrupted" lost its process, or a server that failed for a while: it can just be driven on, and so can
+# "ready", which waited for decisions and has them. "waiting" needs a person who decides, "cancelled" one who
+# says that it goes on after all. "failed" needs somebody who mends the cause (a key, a setting, a program),
+# and "poisoned" one who looks why it kills its processes, and unparks it. "answered" and "stopped" have ended.
+RunState: TypeAlias = Literal[
+    "running", "answered", "stopped", "waiting", "ready", "interrupted", "cancelled", "failed", "poisoned"
+]
+ENDED: Final[tuple[RunState, ...]] = ("answered", "stopped")
+CAN_GO_ON: Final[tuple[RunState, ...]] = ("interrupted", "ready")
 
+# An attempt that ended so is followed by the next one: nobody has to do anything first.
+_PASSING: Final = TRANSIENT | {"cancelled"}
 
 # Of a question a list shows a line; a prompt of a megabyte would be written again with every change.
 QUESTION_CHARS = 500
@@ -39,8 +50,9 @@ class RunInfo:
     """One line of a list of runs.
 
     `at` and `updated` are Unix times: of the first record, and of the last one that got the run on.
-    `question` is the beginning of the first one. `steps` and `tokens` span all questions, tokens as
-    the servers counted them. `holder` says who drives the run, "" when nobody does.
+    `question` is the beginning of the first one. `steps`, `tokens` and `cost` span all questions, tokens as
+    the servers counted them, `cost` in US dollars and None where a price is not known. `holder` says who
+    drives the run, "" when nobody does. `meta` is what the run was started with.
     """
 
     id: str
@@ -51,6 +63,18 @@ class RunInfo:
     steps: int = 0
     tokens: int = 0
     holder: str = ""
+    cost: float | None = 0.0
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last question has its answer."""
+        return self.state in ENDED
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether `Agent.resume` gets it on with nobody having to do anything first."""
+        return self.state in CAN_GO_ON
 
 
 class Record(NamedTuple):
@@ -59,6 +83,64 @@ class Record(NamedTuple):
     seq: int
     at: float
     event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A call that waits for a person, for a page of approvals: `journal.decide(run_id, call.id, allow=...)`.
+
+    `why` is "policy" or "in_doubt", `at` the Unix time since when it waits, `rule` what a permission for the
+    rest of the run would cover, "" where there is none. `question` and `meta` are those of the run.
+    """
+
+    run_id: str
+    call: ToolCall
+    fingerprint: str
+    why: str
+    at: float
+    question: str
+    rule: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+def waiting_calls(info: RunInfo, records: Sequence[Record]) -> list[WaitingCall]:
+    """The calls of this run that nobody has decided about."""
+    state = State.of(record.event for record in records)
+    found: dict[str, WaitingCall] = {}
+    for record in records:
+        for request in record.event.requests if isinstance(record.event, ApprovalRequested) else ():
+            call = state.pending.get(request.call_id)
+            if call is not None and state.requested.get(call.id) == request.fingerprint and not state.decision(call):
+                found[call.id] = WaitingCall(
+                    info.id, call, request.fingerprint, request.why, record.at, state.question, request.rule, info.meta
+                )
+    return list(found.values())
+
+
+def meta_of(event: Event) -> str | None:
+    """The JSON text of what a run is started with; None where this event does not start one."""
+    return event.meta.encode("utf-8", "replace").decode() if isinstance(event, RunStarted) else None
+
+
+def as_mapping(meta: str) -> dict[str, Any]:
+    """What a run was started with; empty where that is no JSON object, which other programs may have written."""
+    try:
+        found = json.loads(meta)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def cost(event: Event) -> float | None:
+    """What this event cost in US dollars, None where that is not known."""
+    if isinstance(event, ModelReplied) or (isinstance(event, Compacted) and event.summary):
+        return event.cost
+    return 0.0
+
+
+def sum_of(costs: Sequence[float | None]) -> float | None:
+    known = [one for one in costs if one is not None]
+    return sum(known, 0.0) if len(known) == len(costs) else None
 
 
 def tokens(event: Event) -> int:
@@ -98,11 +180,21 @@ def summary(run_id: str, times: Sequence[float], state: State, holder: str = "")
         standing = "waiting"
     elif not holder and isinstance(state.events[-1], ApprovalDecided):
         standing = "ready"
+    elif not holder and isinstance(last := state.events[-1], RunInterrupted):
+        standing = interrupted(last)
     first, events = state.events[0], state.events
     return RunInfo(
         run_id, times[0], times[-1], first.question[:QUESTION_CHARS] if isinstance(first, RunStarted) else "", standing,
         sum(isinstance(event, ModelReplied) for event in events), sum(map(tokens, events)), holder,
+        sum_of([cost(event) for event in events]), as_mapping(meta_of(first) or "{}"),
     )  # fmt: skip
+
+
+def interrupted(event: RunInterrupted) -> RunState:
+    """What has to happen before this run can go on."""
+    if event.by:
+        return "cancelled"
+    return "interrupted" if event.kind in _PASSING else "failed"
 
 
 def stage(state: State, event: Event) -> RunState | None:
@@ -113,7 +205,7 @@ def stage(state: State, event: Event) -> RunState | None:
         case RunResumed():
             return "waiting" if undecided(state) else "running"
         case RunInterrupted():
-            return "interrupted"
+            return interrupted(event)
         case ApprovalRequested():
             return "waiting"
         case ApprovalDecided():

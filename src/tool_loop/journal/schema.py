@@ -1,7 +1,9 @@
 """The file of a SQLite journal: how it is made, opened and checked, and what SQLite's errors mean.
 
-It says which format it has from its first day: `application_id` marks it as ours and `user_version`
-is `codec.FORMAT`. Knows nothing about events, leases or threads.
+It says which form it has from its first day: `application_id` marks it as ours and `user_version` is
+`VERSION`. A file of an older version is brought up to date when it is opened (migration.py). The format of
+the records in it is another thing, and has a number of its own, `codec.FORMAT`. Knows nothing about events,
+leases or threads.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 from tool_loop.errors import JournalDamaged, JournalError
 
-from . import codec
+from .migration import migrate
 
 Durable: TypeAlias = Literal["process", "power"]
 
@@ -30,6 +32,8 @@ BUSY_SECONDS = 5.0
 WAL_ATTEMPTS = 50
 
 APPLICATION_ID: Final = 0x746F6F6C  # "tool"
+# 2: the list of runs has what each was started with and its cost, and a place to ask for the end of one.
+VERSION: Final = 2
 
 # `n` is never given out twice, because of AUTOINCREMENT: the token of a process that slept must not
 # fit a run that came later. Records are added at the end of their table, whatever runs are mixed in
@@ -49,8 +53,12 @@ CREATE TABLE runs (
     fence INTEGER NOT NULL DEFAULT 0,
     lease_until REAL NOT NULL DEFAULT 0,
     takeovers INTEGER NOT NULL DEFAULT 0,
-    parked INTEGER NOT NULL DEFAULT 0
+    parked INTEGER NOT NULL DEFAULT 0,
+    meta TEXT NOT NULL DEFAULT '{}',
+    cost REAL DEFAULT 0,
+    cancel TEXT NOT NULL DEFAULT ''
 );
+CREATE INDEX cancels ON runs (n) WHERE cancel != '';
 CREATE TABLE records (
     run INTEGER NOT NULL REFERENCES runs,
     seq INTEGER NOT NULL,
@@ -92,6 +100,8 @@ def create(path: Path) -> None:
 def prepare(db: Connection, where: str) -> None:
     """Make the file a journal, or check that it is one this version can read. Raises `JournalError`."""
     if _is_journal(db, where):
+        if db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+            _update(db)
         return
     mode = _write_ahead(db)
     if mode != "wal":
@@ -102,7 +112,16 @@ def prepare(db: Connection, where: str) -> None:
             for statement in SCHEMA.split(";")[:-1]:
                 db.execute(statement)
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {codec.FORMAT}")
+            db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _update(db: Connection) -> None:
+    """Several processes may open an old file at once: the first one does it, and the others find it done."""
+    with db:
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+            migrate(db)
+            db.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _write_ahead(db: Connection) -> str:
@@ -121,9 +140,9 @@ def _is_journal(db: Connection, where: str) -> bool:
     mark = db.execute("PRAGMA application_id").fetchone()[0]
     version = db.execute("PRAGMA user_version").fetchone()[0]
     tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if mark == APPLICATION_ID and version > codec.FORMAT:
+    if mark == APPLICATION_ID and version > VERSION:
         raise JournalError(
-            f"the journal {where} has format {version}, this version of tool-loop reads up to {codec.FORMAT}; "
+            f"the journal {where} has format {version}, this version of tool-loop reads up to {VERSION}; "
             "upgrade tool-loop, or use another file"
         )
     if mark not in (0, APPLICATION_ID) or (mark == 0 and tables):

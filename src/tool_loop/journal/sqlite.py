@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
@@ -30,14 +31,18 @@ from typing import Self, TypeAlias
 from tool_loop.errors import JournalError, UsageError
 from tool_loop.events import ApprovalDecided, Event
 from tool_loop.runtime.shield import settle
+from tool_loop.loop.closing import CancelRequest
 from tool_loop.state import State
 
 from . import codec, schema as file, statements as store
+from .bells import Bell
 from .leases import Lease, Leases, driver
 from .memory import decided
 from .run import SqliteLog, Take
 from .runs import Record, RunInfo, stage, summary
 from .schema import BUSY_SECONDS, Database, translated
+from .shelf import Shelf
+from .watching import Watch
 from .writer import Call, Job, Writer
 
 Connect: TypeAlias = Callable[[str, float], Connection]
@@ -50,7 +55,7 @@ MAX_TAKEOVERS = 3
 logger = logging.getLogger(__name__)
 
 
-class SqliteJournal:
+class SqliteJournal(Shelf):
     """Keeps runs in the file `path`, which is made (0600, missing directories 0700) when it is not there.
     A `~` at its beginning is the home directory.
 
@@ -89,7 +94,7 @@ class SqliteJournal:
         self._max_takeovers = max_takeovers
         self._clock = clock
         self._open_file = partial(_connected, connect, str(self.path), durable)
-        self._begun: tuple[Leases, Writer] | None = None
+        self._begun: tuple[Leases, Writer, Watch] | None = None
         self._beginning = threading.Lock()
         self._closed = False
         try:
@@ -107,7 +112,7 @@ class SqliteJournal:
 
         Raises `RunBusy`, `RunPoisoned` and `JournalDamaged`.
         """
-        leases, writer = self._work()
+        leases, writer, watch = self._work()
         take = Take(leases, _checked(run_id), self._clock())
         # A cancel must not get in between a lease that was given and the block that returns it.
         held = await _carried_out(writer, take)
@@ -122,9 +127,9 @@ class SqliteJournal:
             if state.events:
                 # What was saved up for the list died with the process that had it.
                 info = summary(run_id, [at for _, at, _ in lease.rows], state, leases.me.name)
-                if lease.torn or lease.listed != (info.steps, info.tokens):
+                if lease.torn or not _as_listed(lease, info):
                     await writer.do(Call(partial(store.recount, n=lease.n, info=info)))
-            log = SqliteLog(run_id, state, lease, leases, writer, self._clock)
+            log = SqliteLog(run_id, state, lease, leases, writer, watch, self._clock)
             del lease.rows[:]
             yield log
         finally:
@@ -161,32 +166,55 @@ class SqliteJournal:
 
     # --- looking at runs --------------------------------------------------------------------------
 
-    def runs(self) -> list[RunInfo]:
-        """All runs, the one that got on last first. Reads no history."""
+    def _listed(self) -> list[RunInfo]:
         now = self._clock()
         with self._database() as db:
             return store.list_runs(db, lambda holder, until: driver(holder, until, now))
 
-    def last(self) -> str | None:
-        """The id of the run that got on last; None when there is none."""
-        return next((run.id for run in self.runs()), None)
-
-    def events(self, run_id: str) -> Sequence[Event]:
-        """All events of a run, oldest first. Raises `UnknownRun` and `JournalDamaged`."""
-        return tuple(record.event for record in self.records(run_id))
-
-    def records(self, run_id: str) -> list[Record]:
-        """All records of a run, oldest first. Raises `UnknownRun` and `JournalDamaged`."""
+    def records(self, run_id: str, after: int = -1) -> list[Record]:
+        """The records of a run behind number `after`, oldest first. Raises `UnknownRun` and `JournalDamaged`."""
+        start = max(0, after + 1)
         with self._database() as db:
-            rows = store.untorn(store.read(db, store.number(db, _checked(run_id))))
-        events = store.fold(run_id, rows, State()).events
+            rows = store.untorn(store.read(db, store.number(db, _checked(run_id)), start))
+        if start:
+            return store.decoded(run_id, rows, start)
+        events = store.fold(run_id, rows, State()).events  # with the ones before it, more can be told
         return [Record(seq, at, event) for (seq, at, _), event in zip(rows, events, strict=True)]
+
+    async def create(self, run_id: str, events: Sequence[Event]) -> None:
+        """Make a run with these events on record, all at once. Raises `UsageError` when there is one of that id."""
+        now, state = self._clock(), State.of(events)
+        info = summary(_checked(run_id), [now] * len(events), state)
+        await self._work()[1].do(Call(partial(store.create, run_id=run_id, at=now, events=events, info=info)))
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run and everything in it; its records are overwritten in the file. Raises `UnknownRun`, and
+        `RunBusy` while somebody drives it.
+        """
+        leases, writer, watch = self._work()
+        await writer.do(Call(partial(leases.remove, run_id=_checked(run_id), now=self._clock())))
+        watch.ring()
 
     def unpark(self, run_id: str) -> None:
         """Let a run that was parked (`RunPoisoned`) be resumed again. Raises `UnknownRun`."""
         with self._database() as db:
             n = store.number(db, _checked(run_id))
             db.execute("UPDATE runs SET parked = 0, takeovers = 0 WHERE n = ?", (n,))
+
+    def _following(self, bell: Bell) -> AbstractContextManager[Bell]:
+        return self._work()[2].of_records(bell)
+
+    def _has_ended(self, run_id: str) -> bool:
+        with self._database() as db:
+            return store.has_ended(db, _checked(run_id))
+
+    def _ask_to_stop(self, run_id: str, request: CancelRequest) -> bool:
+        with self._database() as db:
+            store.number(db, _checked(run_id))
+            return db.execute(store.ASK_TO_STOP, (str(request), run_id)).rowcount == 1
+
+    def _now(self) -> float:
+        return self._clock()
 
     # --- the file ---------------------------------------------------------------------------------
 
@@ -195,6 +223,7 @@ class SqliteJournal:
         with self._beginning:
             self._closed = True
             if self._begun is not None:
+                self._begun[2].close()
                 self._begun[1].close()
 
     def __enter__(self) -> Self:
@@ -214,8 +243,8 @@ class SqliteJournal:
         except sqlite3.Error as error:
             raise translated(error, str(self.path)) from error
 
-    def _work(self) -> tuple[Leases, Writer]:
-        """The leases and the writer of this process: a fork has the parent's, and must not use them."""
+    def _work(self) -> tuple[Leases, Writer, Watch]:
+        """The leases, the writer and the watch of this process: a fork has the parent's, and must not use them."""
         with self._beginning:
             if self._closed:
                 raise JournalError(f"the journal {self.path} is closed")
@@ -229,9 +258,11 @@ class SqliteJournal:
                     # Two attempts may fail before a lease is lost.
                     tick_seconds=self._lease_seconds / 3,
                 )
-                # Neither of the two knows this object, so that forgetting it ends the thread as well.
+                watch = Watch(self._open_file)
+                # None of the three knows this object, so that forgetting it ends the threads as well.
                 weakref.finalize(self, writer.close)
-                self._begun = leases, writer
+                weakref.finalize(self, watch.close)
+                self._begun = leases, writer, watch
             return self._begun
 
 
@@ -252,6 +283,14 @@ async def _carried_out(writer: Writer, job: Job) -> asyncio.CancelledError | Non
     done = await settle(writer.do(job), grace=None)
     done.error  # noqa: B018 - it is the job's, and looked for there
     return done.cancel
+
+
+def _as_listed(lease: Lease, info: RunInfo) -> bool:
+    """Whether the list shows what the records amount to; money is summed up in another order there."""
+    steps, tokens, paid = lease.listed
+    if (paid is None) != (info.cost is None):
+        return False
+    return (steps, tokens) == (info.steps, info.tokens) and math.isclose(paid or 0.0, info.cost or 0.0)
 
 
 def _decide(db: Database, *, run_id: str, make: Callable[[State], ApprovalDecided], at: float) -> ApprovalDecided:

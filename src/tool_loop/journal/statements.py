@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from tool_loop.errors import JournalDamaged, UnknownRun
+from tool_loop.errors import JournalDamaged, UnknownRun, UsageError
 from tool_loop.events import ApprovalDecided, Event, RunStarted
 from tool_loop.records import dataclass
 from tool_loop.state import State
 
 from . import codec
-from .runs import RunInfo, RunState
+from .runs import ENDED, Record, RunInfo, RunState, as_mapping, meta_of
 from .schema import Database
 
 logger = logging.getLogger(__name__)
@@ -25,10 +25,15 @@ logger = logging.getLogger(__name__)
 APPEND: Final = "INSERT INTO records SELECT n, ?, ?, ? FROM runs WHERE n = ? AND fence = ?"
 
 UPDATE: Final = """
-UPDATE runs SET updated = ?, question = coalesce(?, question), state = coalesce(?, state),
-    steps = steps + ?, tokens = tokens + ?, takeovers = takeovers * ?"""
+UPDATE runs SET updated = ?, question = coalesce(?, question), meta = coalesce(?, meta), state = coalesce(?, state),
+    steps = steps + ?, tokens = tokens + ?, cost = cost + ?, takeovers = takeovers * ?"""
 # A run that has ended needs no driver: the lease goes back with the record of the end.
 AND_LET_GO: Final = ", holder = '', lease_until = 0"
+# What somebody asked for has been done, or has become pointless.
+AND_HEARD: Final = ", cancel = ''"
+ASK_TO_STOP: Final = "UPDATE runs SET cancel = ? WHERE id = ? AND state NOT IN ('answered', 'stopped')"
+TO_STOP: Final = "SELECT n, cancel FROM runs WHERE cancel != ''"
+LAST: Final = "SELECT max(seq) FROM records JOIN runs ON runs.n = records.run WHERE runs.id = ?"
 
 # As bytes, because a text that was cut inside a character is no text.
 READ: Final = "SELECT seq, at, CAST(record AS BLOB) FROM records WHERE run = ? AND seq >= ? ORDER BY seq"
@@ -43,12 +48,14 @@ class RunChange:
     state: RunState | None = None
     steps: int = 0
     tokens: int = 0
+    cost: float | None = 0.0
     question: str | None = None
+    meta: str | None = None
     progress: bool = False
 
     @property
     def ends(self) -> bool:
-        return self.state in ("answered", "stopped")
+        return self.state in ENDED
 
 
 def append(db: Database, run: tuple[int, int], seq: int, at: float, text: str) -> bool:
@@ -74,14 +81,16 @@ def insert(db: Database, n: int, seq: int, at: float, text: str, change: RunChan
 def recount(db: Database, n: int, info: RunInfo) -> None:
     """What the list shows of a run, counted anew from its records."""
     db.execute(
-        "UPDATE runs SET question = ?, state = ?, steps = ?, tokens = ? WHERE n = ?",
-        (info.question, info.state, info.steps, info.tokens, n),
+        "UPDATE runs SET question = ?, state = ?, steps = ?, tokens = ?, cost = ? WHERE n = ?",
+        (info.question, info.state, info.steps, info.tokens, info.cost, n),
     )
 
 
 def update(db: Database, n: int, at: float, change: RunChange) -> None:
-    statement = f"{UPDATE}{AND_LET_GO if change.ends else ''} WHERE n = ?"
-    db.execute(statement, (at, change.question, change.state, change.steps, change.tokens, not change.progress, n))
+    heard = change.ends or change.state == "cancelled"
+    statement = f"{UPDATE}{AND_LET_GO if change.ends else ''}{AND_HEARD if heard else ''} WHERE n = ?"
+    values = (change.question, change.meta, change.state, change.steps, change.tokens, change.cost)
+    db.execute(statement, (at, *values, not change.progress, n))
 
 
 def fenced(db: Database, n: int) -> str:
@@ -102,6 +111,10 @@ def number(db: Database, run_id: str) -> int:
     if row is None:
         raise UnknownRun(f"there is no run {run_id} in this journal")
     return int(row[0])
+
+
+def has_ended(db: Database, run_id: str) -> bool:
+    return db.execute("SELECT state FROM runs WHERE n = ?", (number(db, run_id),)).fetchone()[0] in ENDED
 
 
 def untorn(rows: list[Row]) -> list[Row]:
@@ -133,6 +146,31 @@ def fold(run_id: str, rows: Iterable[Row], state: State) -> State:
     return state
 
 
+def decoded(run_id: str, rows: Iterable[Row], start: int) -> list[Record]:
+    """The records from number `start` on, each by itself. Raises `JournalDamaged`, naming the run and the record."""
+    found: list[Record] = []
+    for seq, at, text in rows:
+        if seq != start + len(found):
+            raise JournalDamaged(f"run {run_id}: record {start + len(found)} is missing")
+        try:
+            found.append(Record(seq, at, codec.decode(text)))
+        except JournalDamaged as error:
+            raise JournalDamaged(f"run {run_id}, record {seq}: {error.message}") from None
+    return found
+
+
+def create(db: Database, run_id: str, at: float, events: Sequence[Event], info: RunInfo) -> None:
+    """A new run with these records. Raises `UsageError` when there is one of that id."""
+    new = db.execute("INSERT OR IGNORE INTO runs (id, at, updated) VALUES (?, ?, ?)", (run_id, at, at))
+    if not new.rowcount:
+        raise UsageError(f"there is a run {run_id} in this journal already")
+    n = number(db, run_id)
+    rows = [(n, seq, at, codec.encode(event)) for seq, event in enumerate(events)]
+    db.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+    recount(db, n, info)
+    db.execute("UPDATE runs SET meta = ? WHERE n = ?", (meta_of(events[0]) or "{}", n))
+
+
 def _add(state: State, event: Event) -> None:
     if isinstance(event, RunStarted) == bool(state.events):
         raise JournalDamaged("run_started is the first record of a run, and no other is")
@@ -141,14 +179,14 @@ def _add(state: State, event: Event) -> None:
 
 def list_runs(db: Database, driver: Callable[[str, float], str]) -> list[RunInfo]:
     rows: Sequence[Any] = db.execute(
-        "SELECT id, at, updated, question, state, steps, tokens, holder, lease_until, parked FROM runs "
+        "SELECT id, at, updated, question, state, steps, tokens, holder, lease_until, parked, cost, meta FROM runs "
         "WHERE state != '' ORDER BY updated DESC, n DESC"
     ).fetchall()
     return [_info(row, driver) for row in rows]
 
 
 def _info(row: Any, driver: Callable[[str, float], str]) -> RunInfo:
-    run_id, at, updated, question, state, steps, spent, holder, until, parked = row
+    run_id, at, updated, question, state, steps, spent, holder, until, parked, paid, meta = row
     name = driver(holder, until)
     if parked:
         state = "poisoned"
@@ -156,4 +194,4 @@ def _info(row: Any, driver: Callable[[str, float], str]) -> RunInfo:
         state = "interrupted"
     elif state == "ready" and name:
         state = "running"
-    return RunInfo(run_id, at, updated, question, state, steps, spent, name)
+    return RunInfo(run_id, at, updated, question, state, steps, spent, name, paid, as_mapping(meta))

@@ -7,30 +7,70 @@ was killed, and asks more in one that has ended.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from tool_loop.errors import UnknownRun, UsageError
-from tool_loop.events import Event, RunContinued, RunStarted
+from tool_loop.events import Event, Example, RunContinued, RunInterrupted, RunStarted
 from tool_loop.records import dataclass
 from tool_loop.state import State
-from tool_loop.transcript import answer_form
+from tool_loop.transcript import DEFAULT_SYSTEM, answer_form
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a caller asks. `system` is None for the one on record, or the default in a new run; `schema` is the
-    JSON schema of the answer, "" where any text will do."""
+    JSON schema of the answer, "" where any text will do.
+
+    `mode` is "new", "follow_up" of a run that is there, or "chat": whichever of the two it is. `instead` closes
+    what the run was still about. `behind` is how many records a history of the caller's own has made.
+    """
 
     text: str
-    follow_up: bool = False
+    mode: Literal["new", "follow_up", "chat"] = "new"
+    instead: bool = False
     system: str | None = None
     meta: str = "{}"
     schema: str = ""
+    behind: int = 0
 
 
-def asked_again(run_id: str, state: State, question: str) -> None:
+def opening(
+    run_id: str, state: State, question: Question | None, examples: tuple[Example, ...]
+) -> RunStarted | RunContinued | None:
+    """The event that opens this run or question, None when it is on record already."""
+    if question is None:
+        if not state.events:
+            raise UnknownRun(f"there is no run {run_id} in this journal")
+        return None
+    if question.mode == "follow_up" or (state.events and question.mode == "chat"):
+        return follow_up(run_id, state, question)
+    if state.events and len(state.events) == question.behind:
+        return follow_up(run_id, state, question)
+    if state.events:
+        asked_again(run_id, state, question)
+        return None
+    system = DEFAULT_SYSTEM if question.system is None else question.system
+    if question.schema:
+        system = f"{system}\n\n{answer_form(question.schema)}".lstrip("\n")
+    return RunStarted(question.text, system, examples, question.meta, question.schema)
+
+
+def sets_aside(state: State, question: Question | None) -> bool:
+    """Whether something else is asked than what this run is still about, so that it has to be closed first."""
+    if question is None or not question.instead or not state.events or state.ended:
+        return False
+    return state.question != question.text and not _closed(state)
+
+
+def _closed(state: State) -> bool:
+    """Nothing is left open of a question that was given up, so that the next one fits behind it."""
+    return isinstance(state.events[-1], RunInterrupted) and not state.pending
+
+
+def asked_again(run_id: str, state: State, question: Question) -> None:
     """Raises `UsageError` where this run, which is on record, has another question."""
-    began = state.events[0]
-    if isinstance(began, RunStarted) and began.question != question:
+    began = state.events[question.behind]
+    if isinstance(began, RunStarted | RunContinued) and began.question != question.text:
         raise UsageError(f"run {run_id} has another question; to ask more in it, use continue_run={run_id!r}")
 
 
@@ -44,7 +84,11 @@ def follow_up(run_id: str, state: State, question: Question) -> RunContinued | N
     if not state.ended:
         if state.question == question.text:
             return None  # asked before and interrupted: the same question goes on
-        raise UsageError(f"run {run_id} has not ended yet; resume it before asking more")
+        if not (question.instead and _closed(state)):
+            raise UsageError(
+                f"run {run_id} has not ended yet; resume it before asking more, or give instead=True to ask this "
+                "in the place of what it is still about"
+            )
     began = state.events[0]
     assert isinstance(began, RunStarted)
     changed = question.system is not None and question.system != system_of(state.events)

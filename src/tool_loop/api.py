@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -17,7 +16,8 @@ from typing import Any, TypeVar, Unpack, overload
 
 from .agent import Driver
 from .budget import Budget, Budgeted, price_of
-from .errors import FatalError, UnknownRun, UsageError
+from .chat import Chat
+from .errors import FatalError, UsageError
 from .events import Event, Example, Notice, RunContinued, RunStarted, Signal, ToolCall
 from .journal.memory import MemoryJournal
 from .limits import Limits
@@ -25,10 +25,12 @@ from .llm.prices import Priced, Prices
 from .llm.retry import Retrying, RetryPolicy
 from .loop import approvals
 from .loop.answers import Wanted
+from .loop.closing import CancelRequest, close, unless_cancelled
+from .loop.history import begun_with
 from .loop.moves import Hold
 from .loop.notices import telling_undeclared
-from .loop.opening import Question, asked_again, follow_up, recorded_schema
-from .options import ResumeOptions, RunOptions, Subscriber, both, completed
+from .loop.opening import Question, opening, recorded_schema, run_id_of, sets_aside
+from .options import ResumeOptions, RunOptions, Subscriber, completed
 from .ports import LLM, AnswerSpec, Emit, Journal, PendingApproval, Reviewer, RunLog, Tools
 from .result import Result
 from .runtime.context import CURRENT, NO_RUN, RunContext
@@ -37,7 +39,6 @@ from .stream import Stream, streamed
 from .subagents import Host, as_tool, children_budget, started_for
 from .toolbox.forms import form_of
 from .toolbox.registry import Approve, Tool, ToolRegistry, digests
-from .transcript import DEFAULT_SYSTEM, answer_form
 
 # How many ended runs an agent without a journal of its own remembers, for follow-up questions.
 REMEMBERED_RUNS = 100
@@ -114,27 +115,26 @@ class Agent:
     async def run(self, question: str, *, answer: Any = None, **options: Unpack[RunOptions]) -> Result[Any]:
         """Answer a question. The same `run_id` twice is the same run; it is driven on, not started again.
 
-        With `continue_run` the question is a follow-up in the history of a run that has ended. `answer` is
-        the type that the final answer has to be (a pydantic model, a dataclass, a TypedDict, a union) or a
-        JSON schema: `Result.value` holds it. The other options are those of `RunOptions`.
+        With `continue_run` the question is a follow-up in the history of a run that has ended, with `chat` it
+        begins a conversation or goes on with it. `answer` is the type that the final answer has to be (a
+        pydantic model, a dataclass, a TypedDict, a union) or a JSON schema: `Result.value` holds it. The other
+        options are those of `RunOptions`.
 
         Raises a `FatalError` when the run cannot go on (it stays on record and can be resumed), and
         `UsageError` when the id belongs to another question.
         """
-        run_id, follows = options.get("run_id"), options.get("continue_run")
-        if not question.strip():
-            raise UsageError("the question is empty")
-        if run_id is not None and follows is not None:
-            raise UsageError("a follow-up belongs to the run it continues: give run_id or continue_run, not both")
-        form = None if answer is None else form_of(answer)
+        form, run_id = None if answer is None else form_of(answer), run_id_of(question, options)
         asked = Question(
             question,
-            follow_up=follows is not None,
+            mode="chat" if options.get("chat") else "follow_up" if options.get("continue_run") else "new",
+            instead=options.get("instead", bool(options.get("chat"))),
             system=self._system(options),
-            meta=self._meta(options.get("meta"), options.get("budget")),
+            meta=self._driven(self._meta(options.get("meta"), options.get("budget"))),
             schema=json.dumps(form.schema, ensure_ascii=False) if form else "",
         )
-        return await self._drive(follows or run_id or os.urandom(6).hex(), asked, form, options)
+        if history := options.get("history"):
+            asked = await begun_with(history, self.journal, run_id, asked)
+        return await self._drive(run_id, asked, form, options)
 
     @overload
     async def resume(self, run_id: str, *, answer: None = None, **options: Unpack[ResumeOptions]) -> Result[Any]: ...
@@ -174,20 +174,30 @@ class Agent:
         return run(self.run(question, answer=answer, **options))
 
     def stream(
-        self, question: str, *, answer: Any = None, **options: Unpack[RunOptions]
+        self, question: str = "", *, resume: str | None = None, answer: Any = None, **options: Unpack[RunOptions]
     ) -> AbstractAsyncContextManager[Stream]:
-        """Watch a run as it happens: `async with agent.stream("...") as events`, then `async for`.
+        """Watch a run as it happens: `async with agent.stream("...") as events`, then `async for`; or one that
+        goes on where it was left, with `resume=run_id` in place of a question.
 
         Leaving the block, however it is left, ends the run and waits until it is gone. At the end
         `events.result` holds the `Result`. Takes the same options as `run`.
         """
-        other = options.get("on_event")
+        run_id = resume or run_id_of(question, options)
+        if resume is None and not options.get("chat") and not options.get("continue_run"):
+            options["run_id"] = run_id
+        stream = Stream(run_id, options.get("on_event"))
 
-        def start(emit: Emit) -> Awaitable[Result[Any]]:
-            options["on_event"] = both(emit, other)
-            return self.run(question, answer=answer, **options)
+        def start() -> Awaitable[Result[Any]]:
+            options["on_event"] = stream
+            if resume is None:
+                return self.run(question, answer=answer, **options)
+            return self._drive(resume, None, None if answer is None else form_of(answer), options)
 
-        return streamed(start)
+        return streamed(stream, start)
+
+    def chat(self, run_id: str) -> Chat:
+        """The conversation of this name, which need not have begun: `await agent.chat("ann").ask("Hello")`."""
+        return Chat(self, run_id)
 
     def as_tool(self, name: str, description: str, **options: Any) -> Tool:
         """The agent as a tool of another, which gives it a task in words and reads its answer.
@@ -202,7 +212,7 @@ class Agent:
         self, task: str, run_id: str, outer: RunContext, emit: Emit, seconds: float | None
     ) -> Result[Any]:
         """A run of this agent for another's: what `as_tool` calls."""
-        asked = Question(task, system=self._system({}), meta=self._meta(started_for(outer), None))
+        asked = Question(task, system=self._system({}), meta=self._driven(self._meta(started_for(outer), None)))
         own = self.limits.seconds
         limits = replace(self.limits, seconds=min(filter(None, (own, seconds)), default=None))
         options = RunOptions(on_event=emit, deps=outer.deps, limits=limits, budget=children_budget(outer))
@@ -231,16 +241,21 @@ class Agent:
         token = CURRENT.set(context)
         try:
             async with journal.open(run_id) as log:
-                opened = self._opening(run_id, log.state, question)
-                form = form or self._form_on_record(opened, log.state)
-                wanted = Wanted(form, self.check) if form or self.check else None
-                attempt = Driver(log, llm, self.tools, limits, emit, reviewer, wanted=wanted)
+                if isinstance(stream := options.get("on_event"), Stream):
+                    stream.reads(log)
+                attempt = Driver(log, llm, self.tools, limits, emit, reviewer)
                 context.memo["host"] = Host(attempt, journal, prices, budget)
+                if sets_aside(log.state, question):
+                    request = CancelRequest("the person", "asked something else instead")
+                    await close(log.state, attempt.record, request, for_good=True)
+                opened = opening(run_id, log.state, question, self.examples)
+                form = form or self._form_on_record(opened, log.state)
+                attempt.wanted = Wanted(form, self.check) if form or self.check else None
                 if opened:
                     await attempt.record(opened)
                     if isinstance(opened, RunContinued) and opened.system is not None:
                         emit(Notice("the system prompt is another one than this run began with; the new one is used"))
-                outcome = await attempt.drive()
+                outcome = await unless_cancelled(log, attempt.drive)
                 return self._result(log, outcome.calls if isinstance(outcome, Hold) else (), form)
         except FatalError as error:
             error.run_id = run_id
@@ -249,22 +264,6 @@ class Agent:
             CURRENT.reset(token)
             if budget is not None:
                 budget.release(run_id)
-
-    def _opening(self, run_id: str, state: State, question: Question | None) -> RunStarted | RunContinued | None:
-        """The event that opens this run or question, None when it is on record already."""
-        if question is None and not state.events:
-            raise UnknownRun(f"there is no run {run_id} in this journal")
-        if question is None:
-            return None
-        if question.follow_up:
-            return follow_up(run_id, state, question)
-        if state.events:
-            asked_again(run_id, state, question.text)
-            return None
-        system = DEFAULT_SYSTEM if question.system is None else question.system
-        if question.schema:
-            system = f"{system}\n\n{answer_form(question.schema)}".lstrip("\n")
-        return RunStarted(question.text, system, self.examples, self._driven(question.meta), question.schema)
 
     def _driven(self, meta: str) -> str:
         """With what drives the run: whoever finds its record later can tell whether it has the same tools."""

@@ -268,20 +268,9 @@ class RunEnded:
 
 
 Event: TypeAlias = (
-    RunStarted
-    | RunContinued
-    | RunResumed
-    | RunInterrupted
-    | ModelReplied
-    | Reminded
-    | ApprovalRequested
-    | ApprovalDecided
-    | IntentRecorded
-    | ToolReturned
-    | Compacted
-    | LimitReached
-    | RunEnded
-)
+    RunStarted | RunContinued | RunResumed | RunInterrupted | ModelReplied | Reminded | ApprovalRequested
+    | ApprovalDecided | IntentRecorded | ToolReturned | Compacted | LimitReached | RunEnded
+)  # fmt: skip
 
 # --- signals --------------------------------------------------------------------------------------
 

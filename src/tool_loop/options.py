@@ -14,7 +14,7 @@ from .errors import UsageError
 from .events import Event, Signal
 from .limits import Limits
 from .llm.prices import Prices
-from .ports import LLM, Emit, Tools
+from .ports import LLM, Tools
 from .toolbox.registry import ToolRegistry
 from .transcript import Message
 
@@ -35,11 +35,14 @@ class ResumeOptions(TypedDict, total=False):
 
 
 class RunOptions(ResumeOptions, total=False):
-    """What changes from run to run. Beside the above: `run_id` names the run, `continue_run` is the one that
-    the question follows up on, and `chat` the conversation that it belongs to, which is begun with it or goes on.
-    With `instead`, as always in a chat, it may be asked while a call waits for a person or after a cancel: the open
-    calls are closed. `history` are messages that came before it, of ours or as OpenAI's chat has them. `meta` is recorded beside the agent's, and `system` is the system prompt in
-    place of the agent's, as text or as a function of `deps` that is called once.
+    """What changes from run to run, beside the above.
+
+    `run_id` names the run, `continue_run` is the one that the question follows up on, `chat` is the conversation
+    that it belongs to, which is begun with it or goes on. With `instead`, as always in a chat, it may be asked
+    while a call waits for a person, or after a cancel: the calls that are open are closed. `history` are
+    messages that came before it, of ours or as OpenAI's chat has them. `meta` is recorded beside the agent's,
+    and `system` is the system prompt in place of the agent's, as text or as a function of `deps` that is called
+    once.
     """
 
     run_id: str | None
@@ -49,17 +52,6 @@ class RunOptions(ResumeOptions, total=False):
     continue_run: str | None
     meta: Mapping[str, object] | None
     system: str | Callable[[Any], str] | None
-
-
-def both(first: Emit, second: Subscriber | None) -> Emit:
-    if second is None:
-        return first
-
-    def emit(happening: Event | Signal) -> None:
-        first(happening)
-        second(happening)
-
-    return emit
 
 
 def completed(limits: Limits, tools: Tools, llm: LLM, prices: Prices | None) -> Limits:

@@ -150,7 +150,8 @@ def test_a_request_passes_through_few_files() -> None:
 
     asyncio.run(main())
 
-    assert len(seen) <= 10, sorted(seen)
+    # How a run is opened and how it is closed are two of them.
+    assert len(seen) <= 12, sorted(seen)
 
 
 def python(code: str, **env: str) -> str:

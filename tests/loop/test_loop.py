@@ -534,7 +534,7 @@ def test_what_cannot_be_continued_or_resumed_is_said_clearly() -> None:
             await agent.run("q", continue_run="nowhere")
         with pytest.raises(UsageError, match="empty"):
             await agent.run("  ")
-        with pytest.raises(UsageError, match="not both"):
+        with pytest.raises(UsageError, match="one of run_id, continue_run and chat"):
             await agent.run("q", run_id="a", continue_run="b")
         with pytest.raises(ValueError, match="a bug"):
             await agent.run("q", run_id="r")

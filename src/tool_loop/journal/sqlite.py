@@ -30,8 +30,8 @@ from typing import Self, TypeAlias
 
 from tool_loop.errors import JournalError, UsageError
 from tool_loop.events import ApprovalDecided, Event
-from tool_loop.runtime.shield import settle
 from tool_loop.loop.closing import CancelRequest
+from tool_loop.runtime.shield import settle
 from tool_loop.state import State
 
 from . import codec, schema as file, statements as store

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from tool_loop import transcript as say
 from tool_loop.errors import RunCancelled
-from tool_loop.events import Event, RunContinued, RunInterrupted, RunResumed, RunStarted
+from tool_loop.events import Event, RunInterrupted, RunResumed
 from tool_loop.ports import RunLog
 from tool_loop.state import State
 
@@ -37,14 +37,21 @@ class CancelRequest:
         return cls(by, note)
 
 
-async def close(state: State, record: Callable[[Event], Awaitable[object]], request: CancelRequest) -> None:
-    """Close every open call of a run that nobody drives, and say who wanted it."""
-    if state.pending and not isinstance(state.events[-1], RunStarted | RunContinued):
+async def close(
+    state: State, record: Callable[[Event], Awaitable[object]], request: CancelRequest, *, for_good: bool = False
+) -> None:
+    """Close the open calls of a run that nobody drives, and say who wanted it.
+
+    One that may have happened is left open, as a cancel of the driver leaves it: the next attempt looks into
+    it. With `for_good` there is none, since something else is asked: the model is told that nobody knows.
+    """
+    if state.pending:
         await record(RunResumed(request.by))  # the moment in which it is worked out what may have happened
     for call in tuple(state.pending.values()):
-        asked = call.id in state.requested and call.id not in state.doubtful
-        told = say.outcome_unknown if call.id in state.doubtful else say.set_aside if asked else say.cancelled
-        await record(told(call))
+        if call.id not in state.doubtful:
+            await record(say.set_aside(call) if call.id in state.requested else say.cancelled(call))
+        elif for_good:
+            await record(say.outcome_unknown(call))
     await record(RunInterrupted("cancelled", request.note, request.by))
 
 

@@ -6,8 +6,9 @@ was killed, and asks more in one that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from tool_loop.errors import UnknownRun, UsageError
 from tool_loop.events import Event, Example, RunContinued, RunInterrupted, RunStarted
@@ -32,6 +33,16 @@ class Question:
     meta: str = "{}"
     schema: str = ""
     behind: int = 0
+
+
+def run_id_of(question: str, options: Mapping[str, Any]) -> str:
+    """The run that this question is for; a new one where nothing is said. Raises `UsageError`."""
+    named = [options.get(name) for name in ("run_id", "continue_run", "chat") if options.get(name) is not None]
+    if not question.strip():
+        raise UsageError("the question is empty")
+    if len(named) > 1:
+        raise UsageError("a question belongs to one run: give one of run_id, continue_run and chat")
+    return str(named[0]) if named else os.urandom(6).hex()
 
 
 def opening(
@@ -69,8 +80,8 @@ def _closed(state: State) -> bool:
 
 def asked_again(run_id: str, state: State, question: Question) -> None:
     """Raises `UsageError` where this run, which is on record, has another question."""
-    began = state.events[question.behind]
-    if isinstance(began, RunStarted | RunContinued) and began.question != question.text:
+    began = state.events[min(question.behind, len(state.events) - 1)]
+    if not isinstance(began, RunStarted | RunContinued) or began.question != question.text:
         raise UsageError(f"run {run_id} has another question; to ask more in it, use continue_run={run_id!r}")
 
 

@@ -212,7 +212,9 @@ class Agent:
         self, task: str, run_id: str, outer: RunContext, emit: Emit, seconds: float | None
     ) -> Result[Any]:
         """A run of this agent for another's: what `as_tool` calls."""
-        asked = Question(task, system=self._system({}), meta=self._driven(self._meta(started_for(outer), None)))
+        strange = outer.host is not None and outer.host.attempt.log.state.untrusted
+        meta = self._driven(self._meta(started_for(outer), None))
+        asked = Question(task, system=self._system({}), meta=meta, untrusted=strange)
         own = self.limits.seconds
         limits = replace(self.limits, seconds=min(filter(None, (own, seconds)), default=None))
         options = RunOptions(on_event=emit, deps=outer.deps, limits=limits, budget=children_budget(outer))

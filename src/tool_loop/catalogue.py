@@ -201,6 +201,13 @@ CATALOGUE: tuple[Failure, ...] = (
         "a process is killed with its children; a thread is left, and the result says so",
     ),
     Failure(
+        "conflict",
+        "tool",
+        "a file is changed by somebody else before an edit of it is made",
+        ("conflict",),
+        "a result; nothing was done, and the model reads the file again",
+    ),
+    Failure(
         "sandbox_failed",
         "tool",
         "the sandbox of a command cannot be set up, or what it protects cannot be put back",

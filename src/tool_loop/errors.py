@@ -66,6 +66,7 @@ TOOL_ERROR_KINDS: Final[dict[str, str]] = {
     "invalid_argument": "a value that can never work: a path outside the root, a broken regex, a binary file",
     "permission_denied": "the operating system refused",
     "timed_out": "the tool ran past its deadline",
+    "conflict": "the file is not the one the change was worked out on; nothing was done",
     "sandbox_failed": "a command would have run without its walls, or left what they protect changed",
     "tool_failed": "the tool's author raised ToolError without a kind of their own",
     "tool_crashed": "an unexpected exception; its text is withheld, it can hold secrets",

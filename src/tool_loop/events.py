@@ -89,9 +89,9 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The first record of a run. `meta` is JSON text of the caller's own (root, model, version).
-
-    `answer` is the JSON schema that the final answer has to fit, "" where any text will do.
+    """The first record of a run. `meta` is JSON text of the caller's own (root, model, version), `answer` the
+    JSON schema that the final answer has to fit, "" where any text will do. `untrusted` says that strangers
+    may have had a part in the question: it is a sub-agent's, of a run that had read them.
     """
 
     question: str
@@ -99,6 +99,7 @@ class RunStarted:
     examples: tuple[Example, ...] = ()
     meta: str = "{}"
     answer: str = ""
+    untrusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ class State:
         match event:
             case RunStarted(question=question) | RunContinued(question=question):
                 self._begin(question)
+                self.untrusted |= isinstance(event, RunStarted) and event.untrusted
             case ModelReplied():
                 self._replied(event)
             case ToolReturned():

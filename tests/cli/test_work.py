@@ -132,3 +132,27 @@ def test_what_a_command_leaves_in_the_workspace_is_imported_by_nobody(tmp_path: 
     )
 
     assert done.stdout.split() == ["True", "False", "True"]
+
+
+def test_a_permission_for_the_run_says_what_it_covers_and_is_refused_where_it_covers_nothing(cli: Cli) -> None:
+    read = ToolCall("c0", "read_file", '{"path": "agent.py"}')
+    replies = [
+        ok_chat("I write.", [WRITE]),
+        ok_chat("And this.", [PROTECTED]),
+        ok_chat("Read.", [read]),
+        ok_chat("Again.", [WRITE]),
+    ]
+    with FaultServer(replies) as server:
+        cli.at(server)
+        cli("ask", "q", "--write")
+        covers = cli("approve", "--last", "w1", "--for-run")
+        cli("resume", "--last")
+        protected = cli("approve", "--last", "w2", "--for-run")
+        cli("deny", "--last", "w2")
+        cli("resume", "--last")
+        tainted = cli("approve", "--last", "--for-run")
+
+    assert "for the run: write_file: any file that is not protected" in covers.out
+    assert (protected.code, tainted.code) == (2, 2)
+    assert "no permission for the run covers this call" in protected.err
+    assert "strangers" in tainted.err

@@ -336,7 +336,7 @@ def test_the_catalogue_names_every_kind_there_is_in_code_and_no_other() -> None:
 
 
 def test_every_kind_of_tool_error_is_injected_somewhere_in_these_tests() -> None:
-    # above, test_approvals.py, test_cancel.py, test_sandbox_guard.py
-    elsewhere = {"cut_off", "outcome_unknown", "cancelled", "sandbox_failed"}
+    # above, test_approvals.py, test_cancel.py, test_guard.py, test_edit.py
+    elsewhere = {"cut_off", "outcome_unknown", "cancelled", "sandbox_failed", "conflict"}
 
     assert set(TROUBLE) | elsewhere == set(TOOL_ERROR_KINDS)

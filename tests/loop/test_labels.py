@@ -192,3 +192,18 @@ def test_what_needs_nobody_is_not_held_up_by_a_permission_for_something_else() -
 
     assert person.asked == ["1"]
     assert errors(result) == []
+
+
+@pytest.mark.parametrize(("before", "asked"), [(read("r"), ["1", "2"]), (CALC, ["1"])], ids=["after reading", "before"])
+def test_the_label_goes_down_into_a_sub_agent(home: Path, before: ToolCall, asked: list[str]) -> None:
+    """What a run that has read strangers asks another agent to do may be what they want done."""
+    person = Person("run", "no")
+    child = agent(home, [write("1"), write("2", "b.txt"), "done"], None)
+    tools = [*coding_tools(home, None), calculator, child.as_tool("worker", "Works.", untrusted=False)]
+    task = ToolCall("w", "worker", '{"task": "write"}')
+    parent = Agent(ScriptedLLM(before, task, "done"), tools, journal=MemoryJournal(), reviewer=person)
+
+    result = parent.run_sync("q")
+
+    assert result.answer == "done"
+    assert person.asked == asked

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.edit_proofs import crash_points, killed_runs
-from tool_loop import Agent, MemoryJournal, ScriptedLLM, ToolCall, ToolRegistry
+from tool_loop import Agent, Limits, MemoryJournal, ScriptedLLM, ToolCall, ToolRegistry
 from tool_loop.audit.invariants import check
 from tool_loop.events import ApprovalDecided, ApprovalRequested, IntentRecorded, ToolReturned
 from tool_loop.ports import PendingApproval
@@ -104,6 +104,25 @@ def test_a_file_that_changed_while_the_person_looked_is_not_touched(home: Path) 
 
     assert errors(result) == ["denied"]
     assert (home / "a.txt").read_text() == "END\nby somebody\n"
+
+
+def test_a_hundred_files_that_changed_while_the_person_looked_are_not_touched(home: Path) -> None:
+    turns = [edit(f"c{n}", f"f{n}.txt") for n in range(100)]
+    for n in range(100):
+        (home / f"f{n}.txt").write_text("END\n")
+    changed = iter(range(100))
+
+    def meanwhile() -> None:
+        with (home / f"f{next(changed)}.txt").open("a") as file:
+            file.write("by somebody\n")
+
+    person = Person(*["yes"] * 100, meanwhile=meanwhile)
+    agents = agent(home, *turns, "done", person=person)
+    agents.limits = Limits(steps=200, tokens=None, repeats=1000)
+    result = agents.run_sync("q")
+
+    assert errors(result) == ["denied"] * 100
+    assert {(home / f"f{n}.txt").read_text() for n in range(100)} == {"END\nby somebody\n"}
 
 
 def test_a_file_that_changed_while_the_run_waited_is_shown_as_it_is_now(home: Path) -> None:

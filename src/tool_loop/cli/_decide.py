@@ -7,6 +7,7 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from tool_loop.console.terminal import Terminal, one_line
+from tool_loop.console.unseen import exact
 from tool_loop.errors import UsageError
 from tool_loop.events import ToolCall
 from tool_loop.runtime import leaving
@@ -36,8 +37,11 @@ def decide(args: Namespace, *, allow: bool) -> int:
     with saved_runs(args) as journal:
         run_id = find_run(journal, args.run, last=args.last)
         events = journal.events(run_id)
-        call = _meant(run_id, State.of(events), args.call)
+        state = State.of(events)
+        call = _meant(run_id, state, args.call)
         _show(call, out, allow=allow, whole=getattr(args, "whole", False))
+        if getattr(args, "for_run", False):
+            out.line(f"for the run: {_covered(state, call)}")
         expires = getattr(args, "expires", None)
         leaving.run(
             journal.decide(
@@ -62,6 +66,19 @@ def decide(args: Namespace, *, allow: bool) -> int:
     else:
         out.line(f"go on with: {going_on(run_id, args.journal, meta)}")
     return 0
+
+
+def _covered(state: State, call: ToolCall) -> str:
+    """What a permission for the run covers beside this call. Raises `UsageError` where it would cover nothing."""
+    mark, rule = state.shown.get(call.id, ("", ""))
+    if state.tainted:
+        raise UsageError(
+            "the run has read what strangers may have written, so a permission for the run would not count: "
+            "leave out --for-run"
+        )
+    if mark and not rule:
+        raise UsageError("no permission for the run covers this call: leave out --for-run")
+    return exact(f"{call.name}: {rule}" if rule else f"any call of {call.name}")
 
 
 def _show(call: ToolCall, out: Terminal, *, allow: bool, whole: bool) -> None:

@@ -24,6 +24,7 @@ class Question:
 
     `mode` is "new", "follow_up" of a run that is there, or "chat": whichever of the two it is. `instead` closes
     what the run was still about. `behind` is how many records a history of the caller's own has made.
+    `untrusted` says that strangers may have had a part in the question.
     """
 
     text: str
@@ -33,6 +34,7 @@ class Question:
     meta: str = "{}"
     schema: str = ""
     behind: int = 0
+    untrusted: bool = False
 
 
 def run_id_of(question: str, options: Mapping[str, Any]) -> str:
@@ -63,7 +65,7 @@ def opening(
     system = DEFAULT_SYSTEM if question.system is None else question.system
     if question.schema:
         system = f"{system}\n\n{answer_form(question.schema)}".lstrip("\n")
-    return RunStarted(question.text, system, examples, question.meta, question.schema)
+    return RunStarted(question.text, system, examples, question.meta, question.schema, question.untrusted)
 
 
 def sets_aside(state: State, question: Question | None) -> bool:

@@ -33,7 +33,14 @@ _RUN: Final = (
 )  # fmt: skip
 
 # Kinds of failure that a tool of anybody's may report.
-_TOOL_KINDS: Final = ("sandbox_failed", "invalid_argument", "permission_denied", "limit_reached", "timed_out")
+_TOOL_KINDS: Final = (
+    "conflict",
+    "sandbox_failed",
+    "invalid_argument",
+    "permission_denied",
+    "limit_reached",
+    "timed_out",
+)
 
 INJECTORS: Final[dict[str, Callable[..., Fault]]] = {
     **{name: getattr(model_faults, name) for name in _MODEL},

@@ -41,6 +41,7 @@ _KINDS: Final = {
     "tool_failed": "tool_failed",
     "limit_reached": "limit_reached",
     "denied": "denied",
+    "conflict": "conflict",
     "sandbox_failed": "sandbox_failed",
 }
 

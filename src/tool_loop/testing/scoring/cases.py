@@ -166,6 +166,7 @@ TOOL: Final[Sequence[Case]] = (
         "permission denied", "permission_denied", in_tool(lambda: runs.tool_error("permission_denied")),
         told="permission_denied",
     ),
+    Case("file changed meanwhile", "conflict", in_tool(lambda: runs.tool_error("conflict")), told="conflict"),
     Case(
         "sandbox fails", "sandbox_failed", in_tool(lambda: runs.tool_error("sandbox_failed")), told="sandbox_failed",
     ),

@@ -19,7 +19,7 @@ from tool_loop.errors import ToolError
 from . import process, usage
 from .box import Box
 from .capture import Capture
-from .guard import Unguarded, Watch
+from .guard import GuardWatch, Unguarded
 from .process import Ending, Process
 
 Why: TypeAlias = Literal["", "timed_out", "stopped", "memory", "processes", "disk"]
@@ -154,7 +154,7 @@ def checked(argv: Sequence[str]) -> None:
         raise ToolError(f"'argv' {problem}", kind="invalid_argument", hint=hint, field="argv")
 
 
-def _guarded(box: Box) -> Watch | None:
+def _guarded(box: Box) -> GuardWatch | None:
     if box.sandbox.name == "none":
         return None
     try:
@@ -163,7 +163,7 @@ def _guarded(box: Box) -> Watch | None:
         raise ToolError(str(error), kind="sandbox_failed", hint="the person who runs this has to look at it") from None
 
 
-def _undone(watch: Watch | None) -> tuple[str, ...]:
+def _undone(watch: GuardWatch | None) -> tuple[str, ...]:
     try:
         return tuple(watch.after()) if watch else ()
     except Unguarded as error:

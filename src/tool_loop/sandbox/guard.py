@@ -42,12 +42,12 @@ class Guard:
         self._marks = Marks(root)
         self._broken = ""
 
-    def before(self, *, mounted: bool) -> Watch:
-        """Look at everything as it is. `mounted`: the caller mounts `Watch.mounts`. Raises `Unguarded`."""
+    def before(self, *, mounted: bool) -> GuardWatch:
+        """Look at everything as it is. `mounted`: the caller mounts `GuardWatch.mounts`. Raises `Unguarded`."""
         if self._broken:
             raise Unguarded(self._broken)
         try:
-            return Watch(self, self._marks.find(), self._own, mounted=mounted)
+            return GuardWatch(self, self._marks.find(), self._own, mounted=mounted)
         except (TooMany, TooMuch, OSError) as error:
             raise Unguarded(f"the workspace's protected paths cannot be looked after: {error}") from None
 
@@ -60,7 +60,7 @@ class Guard:
         return self._marks.find()
 
 
-class Watch:
+class GuardWatch:
     """The protected paths around one command."""
 
     def __init__(self, guard: Guard, marks: dict[str, Mark], own: tuple[str, ...], *, mounted: bool) -> None:

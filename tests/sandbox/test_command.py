@@ -14,7 +14,7 @@ import pytest
 
 from tests.sandbox.test_walls import chosen
 from tool_loop.errors import ToolError, UsageError
-from tool_loop.sandbox import Box, CommandLimits, CommandOutcome, CommandStop, Sandbox, cgroup, run, usage
+from tool_loop.sandbox import Box, CommandLimits, CommandOutcome, CommandStop, Sandbox, cgroup, landlock, run, usage
 from tool_loop.sandbox.capture import Capture
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
@@ -360,6 +360,20 @@ def test_nothing_stays_in_shared_memory(tmp_path: Path) -> None:
         pytest.skip("somebody else's shared memory is there, so it was not given")
     assert MARK in text(outcome)
     assert set(Path("/dev/shm").iterdir()) <= before
+
+
+def test_shared_memory_of_somebody_else_stays() -> None:
+    import mmap
+
+    path = Path(f"/dev/shm/{MARK}_used")
+    began = time.time_ns() - 10**8
+    path.write_bytes(b"x" * 4096)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096):
+        landlock.sweep_shared_memory(began)
+        assert path.exists()
+    landlock.sweep_shared_memory(began)
+
+    assert not path.exists()
 
 
 def test_a_file_has_an_end(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,11 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 @pytest.fixture(params=["bwrap", "landlock"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     return chosen(request.param)
+
+
+def quick(cases: Iterable[str], count: int) -> list[object]:
+    """The first ones as they are; the others with the slow suites."""
+    return [case if n < count else pytest.param(case, marks=pytest.mark.slow) for n, case in enumerate(cases)]
 
 
 def bash(box: Box, code: str) -> CommandOutcome:
@@ -83,7 +89,7 @@ THROUGH_GIT = {
 
 
 @pytest.mark.parametrize("allow", [(), ("git",)], ids=["", "git"])
-@pytest.mark.parametrize("name", THROUGH_GIT)
+@pytest.mark.parametrize("name", quick(THROUGH_GIT, 9))
 def test_nothing_is_run_through_git(
     name: str, allow: tuple[str, ...], sandbox: Sandbox, repository: Path, tmp_path: Path
 ) -> None:
@@ -126,7 +132,7 @@ PROTECTED = [
 ]
 
 
-@pytest.mark.parametrize("path", PROTECTED)
+@pytest.mark.parametrize("path", quick(PROTECTED, 4))
 def test_a_protected_path_that_is_there_stays_as_it_is(path: str, sandbox: Sandbox, tmp_path: Path) -> None:
     file = tmp_path / path
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +157,7 @@ def test_a_protected_path_that_is_there_stays_as_it_is(path: str, sandbox: Sandb
         assert top == file or [each.name for each in top.iterdir()] == [file.name]
 
 
-@pytest.mark.parametrize("path", PROTECTED)
+@pytest.mark.parametrize("path", quick(PROTECTED, 4))
 def test_a_protected_path_that_came_is_taken_away_and_said(path: str, sandbox: Sandbox, tmp_path: Path) -> None:
     box = Box(tmp_path, sandbox)
 

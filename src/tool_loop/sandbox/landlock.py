@@ -81,30 +81,43 @@ def _readable() -> Iterable[str]:
 
 
 def shared_memory() -> list[str]:
-    """/dev/shm, where locks between processes are made, if nobody's shared memory is in it now."""
+    """/dev/shm, where locks between processes are made, if nobody's shared memory is in it now.
+
+    A named lock is not counted: there is nothing in it to be read, and commands that run side by side
+    would take each other's place.
+    """
     with suppress(OSError):
         for entry in list(os.scandir("/dev/shm")):
             info = entry.stat(follow_symlinks=False)
-            if info.st_uid == os.geteuid() or info.st_mode & 0o006:
+            if not entry.name.startswith("sem.") and (info.st_uid == os.geteuid() or info.st_mode & 0o006):
                 return []
     return ["/dev/shm"]
 
 
 def sweep_shared_memory(since: int) -> None:
-    """Remove what a command left in /dev/shm, where it would take up memory: files of ours, newer than `since`.
-
-    Nobody's were there when it was given. (A time in nanoseconds, of the clock files have.)
-    """
+    """Remove what a command left in /dev/shm, where it would take up memory: files of ours that are newer than
+    `since` (nanoseconds, of the clock files have) and that no process has in use."""
+    left = []
     with suppress(OSError):
         for entry in list(os.scandir("/dev/shm")):
+            info = entry.stat(follow_symlinks=False)
+            if info.st_uid == os.geteuid() and info.st_ctime_ns >= since and not stat.S_ISDIR(info.st_mode):
+                left.append(entry.path)
+    used = _mapped() if left else b""
+    for path in left:
+        if os.fsencode(path) not in used:
             with suppress(OSError):
-                info = entry.stat(follow_symlinks=False)
-                if (
-                    info.st_uid == os.geteuid()
-                    and info.st_ctime_ns >= since
-                    and not entry.is_dir(follow_symlinks=False)
-                ):
-                    os.unlink(entry.path)
+                os.unlink(path)
+
+
+def _mapped() -> bytes:
+    """What the memory of all processes is made of, as far as we may know it."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/maps", "rb") as maps:
+                found.append(maps.read())
+    return b"".join(found)
 
 
 def _tasks_of_user() -> int:

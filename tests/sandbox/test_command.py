@@ -367,8 +367,11 @@ def test_shared_memory_of_somebody_else_stays() -> None:
 
     path = Path(f"/dev/shm/{MARK}_used")
     began = time.time_ns() - 10**8
-    path.write_bytes(b"x" * 4096)
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096):
+    made = path.with_name(f"{MARK}_made")  # as locks are made: under one name, and then given another
+    made.write_bytes(b"x" * 4096)
+    with made.open("r+b") as file, mmap.mmap(file.fileno(), 4096):
+        path.hardlink_to(made)
+        made.unlink()
         landlock.sweep_shared_memory(began)
         assert path.exists()
     landlock.sweep_shared_memory(began)

@@ -103,22 +103,26 @@ def sweep_shared_memory(since: int) -> None:
         for entry in list(os.scandir("/dev/shm")):
             info = entry.stat(follow_symlinks=False)
             if info.st_uid == os.geteuid() and info.st_ctime_ns >= since and not stat.S_ISDIR(info.st_mode):
-                left.append(entry.path)
-    used = _mapped() if left else b""
-    for path in left:
-        if os.fsencode(path) not in used:
+                left.append((entry.path, info.st_ino))
+    used = _mapped() if left else set()
+    for path, number in left:
+        if number not in used:
             with suppress(OSError):
                 os.unlink(path)
 
 
-def _mapped() -> bytes:
-    """What the memory of all processes is made of, as far as we may know it."""
-    found = []
+def _mapped() -> set[int]:
+    """The numbers of the files in /dev/shm that are in the memory of a process, as far as we may know it.
+
+    Not their names: a lock is made under another one than it gets.
+    """
+    found: set[int] = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/maps", "rb") as maps:
-                found.append(maps.read())
-    return b"".join(found)
+            with suppress(OSError), open(f"/proc/{name}/maps", encoding="utf-8", errors="replace") as maps:
+                # address, permissions, offset, device, number, path
+                found |= {int(line.split(maxsplit=5)[4]) for line in maps if " /dev/shm/" in line}
+    return found
 
 
 def _tasks_of_user() -> int:

@@ -2,6 +2,7 @@
 
     python benchmarks/conversations.py            the full table, about three minutes
     python benchmarks/conversations.py --quick    fewer rounds; exits with 1 when a bound is broken
+    python benchmarks/conversations.py --many     500 beside 2,000, in turns: is there a cliff?
 
 The server runs in its own process and answers after 200 ms, so six replies in a row take 1.2 s at
 best. The loop written by hand runs all its conversations on one client of the same HTTP library.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -28,13 +30,15 @@ from pathlib import Path
 import common
 import httpx2
 
-CONVERSATIONS = 500
+CONVERSATIONS = int(os.environ.get("CONVERSATIONS", "500"))
+MANY = 2000
 STEPS = 5
 LATENCY_MS = 200
 
-WALL_BOUND = 3.5
-CPU_BOUND = 2.5
-MEMORY_BOUND = 35.0  # while it waits for its first reply; then it holds what has been said as well
+WALL_BOUND = 1.8
+CPU_BOUND = 1.2
+CLIFF_BOUND = 1.2  # CPU of a conversation among 2,000 to that of one among 500
+MEMORY_BOUND = 25.0  # while it waits for its first reply; then it holds what has been said as well
 
 # Long enough that all are still waiting when the last one has begun to.
 WAITING_MS = 3000
@@ -113,12 +117,38 @@ def child(what: list[str]) -> None:
     print(json.dumps(asyncio.run(figures)))
 
 
+def with_room_for_all() -> None:
+    """As many open files as the system allows: each conversation has a socket, here and in the server."""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 # --- the table --------------------------------------------------------------------------------------
 
 
-def measured(*what: str) -> dict[str, float]:
+def measured(*what: str, conversations: int = CONVERSATIONS) -> dict[str, float]:
     command = [sys.executable, __file__, "--child", *what]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=300).stdout)
+    environ = {**os.environ, "CONVERSATIONS": str(conversations)}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=300, env=environ)
+    return json.loads(done.stdout)
+
+
+def cliff(server: str, rounds: int) -> bool:
+    """CPU of one conversation among many, beside that of one among few; whether it stays within the bound."""
+    print("| at once | CPU each, ms | wall, s |\n|---|---|---|")
+    got: dict[int, list[dict[str, float]]] = {CONVERSATIONS: [], MANY: []}
+    for _ in range(rounds):
+        for count, runs in got.items():
+            runs.append(measured("speed", "ours whole", server, conversations=count))
+    each = {count: min(run["cpu"] for run in runs) / count * 1000 for count, runs in got.items()}
+    for count, runs in got.items():
+        print(f"| {count} | {each[count]:.2f} | {min(run['wall'] for run in runs):.2f} |", flush=True)
+    ratio = each[MANY] / each[CONVERSATIONS]
+    print(f"| ratio | {ratio:.2f} (at most {CLIFF_BOUND:g}) | |")
+    return ratio <= CLIFF_BOUND
 
 
 def best(client: str, server: str, rounds: int, replies: int) -> dict[str, float]:
@@ -132,10 +162,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and exit with 1 when a bound is broken")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--many", action="store_true", help="500 beside 2,000; exits with 1 when there is a cliff")
     options = parser.parse_args()
+    with_room_for_all()
     if options.child:
         child(options.child)
         return 0
+    if options.many:
+        with common.server() as server:
+            return 0 if cliff(server, 2) else 1
     rounds, replies = (2, 1) if options.quick else (5, STEPS + 1)
     broken: list[str] = []
     print(f"| {CONVERSATIONS} at once | wall, s | CPU, s | KiB each, first reply | last reply |")

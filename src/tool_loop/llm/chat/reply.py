@@ -125,7 +125,8 @@ class ChatReply:
             self._count(groq.get("usage"))
             if groq.get("error"):
                 raise self._failures.inside(groq, tokens=self._spent())
-        self._count(body.get("usage"))
+        if usage := body.get("usage"):
+            self._count(usage)
         timings = body.get("timings")
         if timings and self._usage.input is None:
             self._usage = timed_usage(timings)
@@ -136,7 +137,8 @@ class ChatReply:
         found = next((c for c in choices if isinstance(c, dict) and c.get("index") in (0, None, "0")), None)
         if found is None:
             return None
-        self._count(found.get("usage"))
+        if usage := found.get("usage"):
+            self._count(usage)
         if found.get("error"):
             raise self._failures.inside(found, tokens=self._spent())
         self._started = True
@@ -167,7 +169,8 @@ class ChatReply:
         legacy = message.get("function_call")
         if isinstance(legacy, dict) and not calls:
             self._calls.legacy(legacy)
-        if len(message) > ("content" in message) + ("role" in message):  # the usual piece has nothing else
+        # The usual piece has nothing else, and a reply has a hundred of them.
+        if len(message) > ("content" in message) + ("role" in message) + ("tool_calls" in message):
             self._beside(message, emit)
 
     def _content(self, content: Json, emit: Emit) -> None:

@@ -111,8 +111,7 @@ class SSEReader:
             self._dispatch(events)
             return
         name, _, value = line.partition(b":")
-        if value[:1] == b" ":
-            value = value[1:]
+        value = value.removeprefix(b" ")
         if name == b"data":
             self._grow(len(value) + 1)  # one more, so that empty lines without end are counted too
             self._data.append(value)
@@ -128,7 +127,7 @@ class SSEReader:
     def _dispatch(self, events: list[SSEEvent]) -> None:
         if self._data:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            self._size -= sum(map(len, self._data)) + len(self._data)
+            self._size -= len(data) + 1  # as many as were counted: one for each line
             events.append(SSEEvent(self._event, data))
             self._data.clear()
             self._noise = 0

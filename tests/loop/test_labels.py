@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tool_loop import Agent, Limits, MemoryJournal, ScriptedLLM, ToolCall, calculator, coding_tools, tool
+from tool_loop import Agent, Limits, MemoryJournal, ScriptedLLM, Tool, ToolCall, calculator, coding_tools, tool
 from tool_loop.audit.invariants import check
 from tool_loop.events import ApprovalDecided, ToolReturned
 from tool_loop.ports import PendingApproval
@@ -207,3 +207,22 @@ def test_the_label_goes_down_into_a_sub_agent(home: Path, before: ToolCall, aske
 
     assert result.answer == "done"
     assert person.asked == asked
+
+
+def test_a_permission_behind_a_door_of_many_tools_is_for_one_of_them() -> None:
+    from tool_loop.mcp.deferred import Deferred
+
+    def make(name: str) -> Tool:
+        return Tool(name, name, {"type": "object", "properties": {}}, lambda: "done", untrusted=False)
+
+    port = Deferred(ToolRegistry([make("look"), make("erase")], approve="always"))
+
+    def use(call_id: str, name: str) -> ToolCall:
+        return ToolCall(call_id, "use_tool", json.dumps({"name": name, "arguments": {}}))
+
+    person = Person("run", "no")
+    turns = [use("1", "look"), use("2", "look"), use("3", "erase"), "done"]
+    result = Agent(ScriptedLLM(*turns), port, reviewer=person).run_sync("q")
+
+    assert person.asked == ["1", "3"]
+    assert errors(result) == ["denied"]

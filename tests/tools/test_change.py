@@ -520,6 +520,17 @@ def test_a_change_says_which_part_of_its_path_is_protected(root: Root) -> None:
     assert Change(("src", "a.py"), None, b"", "").protected is None
 
 
+def test_a_directory_that_is_a_repository_to_git_is_protected_whatever_it_is_called(root: Root) -> None:
+    """`.git` may be a link or a file that leads there, and a bare repository has no such name at all."""
+    subprocess.run(["git", "init", "-q", "--bare", f"{root.path}/docs"], check=True, timeout=20)
+    put(root, "src/config", b"a\n")
+
+    assert written(root, "docs/config", "x").protected == "docs"
+    assert written(root, "docs/hooks/post-commit", "x").protected == "docs"
+    assert written(root, "docs/new/deep", "x").protected == "docs"
+    assert written(root, "src/config", "x").protected is None
+
+
 # --- many ------------------------------------------------------------------------------------------
 
 

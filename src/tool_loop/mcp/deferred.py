@@ -133,7 +133,14 @@ class Deferred:
 
     def preview(self, call: ToolCall) -> Preview | None:
         registry, meant = self._meant(call)
-        return registry.preview(meant)
+        seen = registry.preview(meant)
+        if call.name != _USE or meant is call:
+            return seen
+        # One name stands for all the tools behind it: a permission for the run is for one of those.
+        if seen is not None:
+            return replace(seen, rule=seen.rule and f"{meant.name}: {seen.rule}")
+        tool = self._hidden.get(meant.name)
+        return Preview(rule=f"any call of {meant.name}") if tool is not None and tool.preview is None else None
 
     def refuse(self, call: ToolCall) -> ToolReturned | None:
         registry, meant = self._meant(call)

@@ -32,7 +32,8 @@ GIT_DATA: Final = frozenset(
 FOR_COMMANDS: Final = VERSION_CONTROL | frozenset(
     (
         # git itself, and what runs around a commit
-        "git~1", ".gitmodules", ".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook.yml", ".lefthook.yml",
+        "git~1", ".gitmodules", ".githooks", ".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook.yml",
+        ".lefthook.yml",
         # build servers
         ".github", ".gitlab", ".gitlab-ci.yml", ".gitea", ".forgejo", ".circleci", ".buildkite", ".woodpecker",
         ".woodpecker.yml", ".travis.yml", ".drone.yml", ".cirrus.yml", ".appveyor.yml", "appveyor.yml",

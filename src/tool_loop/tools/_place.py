@@ -34,13 +34,15 @@ _MAX_DEPTH = 200
 class Place:
     """`directory` is open for as long as `place` is; the directories in `missing` are to be made below it.
 
-    `parts` are the names from the root to the file, with no link among them.
+    `parts` are the names from the root to the file, with no link among them. `repository` is the part of
+    them that is one to git, whatever it is called; "" where none is.
     """
 
     directory: int
     name: bytes
     missing: tuple[bytes, ...]
     parts: tuple[str, ...]
+    repository: str = ""
 
     @property
     def path(self) -> str:
@@ -183,7 +185,18 @@ def _walk(root: Root, path: bytes, held: list[tuple[int, bytes]]) -> Place:  # n
 
 def _found(held: list[tuple[int, bytes]], top: int, missing: list[bytes], name: bytes) -> Place:
     names = [*(name for _, name in held), *missing, name]
-    return Place(held[-1][0] if held else top, name, tuple(missing), tuple(map(os.fsdecode, names)))
+    inside = next((os.fsdecode(name) for directory, name in ((top, b"."), *held) if _is_repository(directory)), "")
+    return Place(held[-1][0] if held else top, name, tuple(missing), tuple(map(os.fsdecode, names)), inside)
+
+
+def _is_repository(directory: int) -> bool:
+    """Whether git takes it for one, `config` and hooks and all: `.git` may be a link or a file that names another
+    directory, and a bare repository has no such name at all."""
+    try:
+        os.lstat(b"HEAD", dir_fd=directory)
+        return stat.S_ISDIR(os.stat(b"objects", dir_fd=directory).st_mode)
+    except OSError:
+        return False
 
 
 def _names(path: bytes) -> list[bytes]:

@@ -45,6 +45,7 @@ class Change:
     after: bytes
     note: str
     coding: str = "utf-8"
+    repository: str = ""
 
     @property
     def mark(self) -> str:
@@ -54,7 +55,7 @@ class Change:
 
     @property
     def protected(self) -> str | None:
-        return protected(self.parts)
+        return protected(self.parts) or self.repository or None
 
     def diff(self) -> str:
         return diff("/".join(self.parts), self.before, self.after, self.coding)
@@ -80,7 +81,7 @@ def written(root: Root, path: str, content: str) -> Change:
             note += f", in place of {_counted(before)}"
             if b"\r\n" in before and b"\r\n" not in data:
                 note += "; its lines ended in CRLF and end in LF now"
-        return Change(spot.parts, before, data, note)
+        return Change(spot.parts, before, data, note, repository=spot.repository)
 
 
 def edited(root: Root, path: str, old: str, new: str, every: bool = False) -> Change:
@@ -118,7 +119,7 @@ def edited(root: Root, path: str, old: str, new: str, every: bool = False) -> Ch
             raise invalid(f"the file would have {len(after):,} bytes; at most {MOST_BYTES >> 20} MiB", "", "new")
         where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines)} places, lines {_listed(lines)}"
         note = f"edited {spot.path} at {where}: {_span(used)} -> {_span(put)}"
-        return Change(spot.parts, before, after, note + text.told, text.coding)
+        return Change(spot.parts, before, after, note + text.told, text.coding, spot.repository)
 
 
 def make(root: Root, path: str, change: Change, key: str = "") -> str:

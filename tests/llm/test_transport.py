@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
-from tool_loop.errors import ConfigurationError, ProviderError
+from tool_loop.errors import ConfigurationError, ProviderError, UsageError
 from tool_loop.events import TextDelta
 from tool_loop.llm.chat.model import OpenAIChat
 from tool_loop.llm.endpoint import AFTERTHOUGHT_SECONDS
@@ -617,3 +617,47 @@ def test_text_is_shown_while_it_comes() -> None:
     asyncio.run(main())
     assert "".join(seen) == "Hello, world."
     assert len(seen) > 1
+
+
+# --- another network --------------------------------------------------------------------------------
+
+
+def test_what_is_given_as_a_network_and_is_none_is_said() -> None:
+    with pytest.raises(UsageError, match=r"http= takes a transport of httpx2, such as httpx2\.MockTransport, not dict"):
+        OpenAIChat("m", "http://x/v1", "", http={})  # type: ignore[arg-type]
+
+
+def test_a_network_of_ones_own_is_closed_with_each_loop_it_was_used_in() -> None:
+    class Mine(httpx2.MockTransport):
+        closed = 0
+
+        async def aclose(self) -> None:
+            self.closed += 1
+
+    http = Mine(lambda _: httpx2.Response(200, json=reply("hi")))
+
+    assert [asyncio.run(ask("http://x", http=http)) for _ in range(2)] == ["hi", "hi"]
+    assert http.closed == 2
+
+
+def test_a_real_transport_of_httpx2_goes_through_all_of_it() -> None:
+    async def main() -> tuple[str, int]:
+        async with FaultServer([ok_chat("one"), ok_chat("two")]) as server:
+            llm = OpenAIChat("m", f"{server.url}/v1", KEY, http=httpx2.AsyncHTTPTransport())
+            request = Request(Transcript("", [UserMessage("q")]))
+            said = [(await llm.reply(request, lambda _: None)).text for _ in range(2)]
+            return " ".join(said), len({request.connection for request in server.requests})
+
+    assert asyncio.run(main()) == ("one two", 1)
+
+
+def test_the_answer_is_in_the_log_for_who_looks_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with FaultServer([ok_chat("hi")]) as server:
+            await ask(server.url)
+
+    with caplog.at_level("DEBUG", "tool_loop.llm.http"):
+        asyncio.run(main())
+
+    assert "answered 200 {" in caplog.text
+    assert KEY not in caplog.text

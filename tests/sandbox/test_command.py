@@ -450,6 +450,18 @@ def test_root_is_counted_in_a_group_that_is_gone_afterwards() -> None:
     assert not Path(group.members).exists()
 
 
+def test_the_groups_of_killed_processes_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tool-loop-empty", "tool-loop-used/member", "another"):
+        (tmp_path / name).mkdir(parents=True)
+    cgroup._sweep(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3, "each is new, and may be about to be used"
+
+    monkeypatch.setattr(cgroup, "_NEW_SECONDS", -1.0)
+    cgroup._sweep(tmp_path)
+
+    assert {path.name for path in tmp_path.iterdir()} == {"tool-loop-used", "another"}
+
+
 def test_limits_say_what_is_wrong_with_them() -> None:
     with pytest.raises(UsageError, match="memory must be a number above zero"):
         CommandLimits(memory=0)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 _EMPTY_SECONDS: Final = 2.0
+_NEW_SECONDS: Final = 30.0
+_PREFIX: Final = "tool-loop-"
 
 
 class Group:
@@ -61,7 +63,8 @@ def made(most: int) -> Group | None:
     if os.geteuid() != 0:
         return None
     for above in _own():
-        path = above / f"tool-loop-{secrets.token_hex(6)}"
+        _sweep(above)
+        path = above / f"{_PREFIX}{secrets.token_hex(6)}"
         try:
             path.mkdir()
         except OSError:
@@ -76,6 +79,16 @@ def made(most: int) -> Group | None:
             continue
         return Group(path)
     return None
+
+
+def _sweep(above: Path) -> None:
+    """Remove what processes left that were killed: one with anybody in it cannot be removed, and a new one is
+    left to whoever just made it."""
+    with suppress(OSError):
+        for path in list(above.glob(f"{_PREFIX}*")):
+            with suppress(OSError):
+                if time.time() - path.stat().st_ctime > _NEW_SECONDS:
+                    path.rmdir()
 
 
 def _own() -> Iterator[Path]:

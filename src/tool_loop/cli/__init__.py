@@ -27,6 +27,7 @@ COMMANDS = {
     "approve": "allow a call that waits",
     "deny": "refuse a call that waits",
     "chaos": "try an agent with everything that can go wrong, offline",
+    "eval": "does a given model use what a failure tells it? tasks, arms, intervals",
     "replay": "drive a saved run again through today's code, and see where it would act differently",
     "check": "hold a saved run against what must be true of every one",
 }

@@ -51,7 +51,7 @@ def test_without_anybody_to_ask_a_change_waits_and_is_resumed_with_the_tools_of_
         ran = cli("resume", "--last")
 
     assert (waiting.code, allowed.code, ran.code) == (6, 0, 0)
-    assert "path:" in waiting.err
+    assert "    | +++ b/new.txt\n    | @@ -0,0 +1 @@\n    | +made\n" in waiting.err
     assert (cli.root / "new.txt").read_text() == "made\n"
     meta = json.loads(next(e.meta for e in cli.journal.events(cli.journal.last()) if isinstance(e, RunStarted)))
     assert meta["work"] == {"write": True}
@@ -154,5 +154,6 @@ def test_a_permission_for_the_run_says_what_it_covers_and_is_refused_where_it_co
 
     assert "for the run: write_file: any file that is not protected" in covers.out
     assert (protected.code, tainted.code) == (2, 2)
+    assert "What it changes is protected" in protected.out
     assert "no permission for the run covers this call" in protected.err
     assert "strangers" in tainted.err

@@ -40,6 +40,11 @@ def decide(args: Namespace, *, allow: bool) -> int:
         state = State.of(events)
         call = _meant(run_id, state, args.call)
         _show(call, out, allow=allow, whole=getattr(args, "whole", False))
+        mark, rule = state.shown.get(call.id, ("", ""))
+        if mark and not rule:
+            out.line(
+                "  What it changes is protected, wherever its path seems to lead; `resume` at a terminal shows it."
+            )
         if getattr(args, "for_run", False):
             out.line(f"for the run: {_covered(state, call)}")
         expires = getattr(args, "expires", None)

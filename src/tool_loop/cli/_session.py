@@ -207,7 +207,9 @@ class Session:
         """Nobody is here to decide: say what waits, and how to decide about it later."""
         for pending in result.waiting:
             err.line("Waiting for an approval:")
-            lines = list(shown_call(pending.call, pending.description, err.columns if err.tty else None))
+            text, complete = (pending.preview.show(), pending.preview.complete) if pending.preview else ("", False)
+            about, columns = "" if complete else pending.description, err.columns if err.tty else None
+            lines = list(shown_call(pending.call, about, columns, text, complete=complete))
             for line in screenful(lines, err) if err.tty else lines:
                 err.line(line)
             if self._saved:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import ssl
 import sys
 import threading
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,7 @@ import trustme
 
 from tests.kit.http_case import HOST, LOOPS, OK, Server, connections, no_proxies, post, run, says, trust
 from tool_loop.errors import ConfigurationError, ProviderError
+from tool_loop.llm.http import trust as trust_module
 from tool_loop.llm.http.dialing import STAGGER_SECONDS
 from tool_loop.llm.http.opening import Origin
 from tool_loop.llm.http.pool import KEEP_SECONDS, SHARED
@@ -25,7 +28,6 @@ from tool_loop.testing import FaultServer, VirtualLoop, answer, ok_chat, run_vir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from tests.kit.http_case import Run, Script
 
@@ -197,6 +199,46 @@ def test_a_host_that_does_not_shake_hands_is_given_up(run: Run) -> None:
                 await post(server.url.replace("http:", "https:"), transport=Transport(timeouts=Timeouts(connect=0.1)))
 
     run(main())
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_the_configurations_fault(
+    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "ca.pem"
+    if content:
+        file.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+
+    with pytest.raises(ConfigurationError, match=r"no certificates can be read from SSL_CERT_FILE=.*ca\.pem"):
+        asyncio.run(post("https://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_the_systems_certificates_are_trusted(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("truststore")
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    monkeypatch.setattr(sys, "platform", platform)
+    trust_module._trusted.cache_clear()
+    try:
+        context = trust_module.trusted()
+        assert context is trust_module.trusted(), "they are read once"
+        assert isinstance(context, ssl.SSLContext)
+        assert context.verify_mode == ssl.CERT_REQUIRED
+        assert context.check_hostname
+        assert (type(context) is ssl.SSLContext) == (platform == "linux")
+    finally:
+        trust_module._trusted.cache_clear()
+
+
+def test_certificates_are_looked_for_where_systems_keep_them() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trust_module._search(context)
+
+    if any(Path(place).is_file() for place in ("/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem")):
+        assert trust_module._finds_any(context)
+        assert context.cert_store_stats()["x509_ca"] > 0
 
 
 # --- proxies ----------------------------------------------------------------------------------------
@@ -401,7 +443,53 @@ def test_the_environment_names_the_proxy(environ: dict[str, str], used: str | No
     assert (found and found.origin.host) == used
 
 
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_without_a_name_in_the_environment_the_settings_of_the_system_are_asked(
+    platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+
+    assert proxy_for(Origin("http", "api.example.com", 80), {}) is None
+
+
+def test_a_socks_proxy_that_is_not_there_or_refuses_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuses(_: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        writer.write(b"\x05\xff")  # no method of yours will do
+        await reader.read()
+
+    async def main() -> list[str]:
+        said = []
+        async with Server(refuses) as server:
+            for port in (server.port, 9):
+                monkeypatch.setenv("ALL_PROXY", f"socks5://{HOST}:{port}")
+                with pytest.raises(ProviderError) as caught:
+                    await post(f"http://api{port}.example.com")
+                said.append(str(caught.value))
+        return said
+
+    refused, absent = run(main())
+    assert "example.com refused: " in refused
+    assert "example.com cannot be reached: " in absent
+
+
 # --- kept, and closed -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("poll", [True, False], ids=["poll", "select"])
+def test_a_connection_that_is_still_good_is_known_to_be_with_and_without_poll(
+    poll: bool, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not poll:
+        monkeypatch.delattr(select, "poll", raising=False)  # as on Windows
+
+    async def main() -> int:
+        async with Server(says(OK, OK, OK)) as server:
+            for _ in range(3):
+                await post(server.url)
+            return server.connections
+
+    assert run(main()) == 1
 
 
 def test_idle_connections_are_closed_after_a_while_and_not_before() -> None:

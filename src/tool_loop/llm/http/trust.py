@@ -7,6 +7,8 @@ import ssl
 import sys
 from functools import lru_cache
 
+from tool_loop.errors import ConfigurationError
+
 
 def trusted() -> ssl.SSLContext:
     """One context for all event loops and threads. Reading the certificates takes 40 ms, so it is done once."""
@@ -16,7 +18,11 @@ def trusted() -> ssl.SSLContext:
 @lru_cache(4)
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
     if file or folder:
-        context = ssl.create_default_context(cafile=file, capath=folder)
+        try:
+            context = ssl.create_default_context(cafile=file, capath=folder)
+        except OSError as error:  # those of TLS among them
+            named = " and ".join(filter(None, (file and f"SSL_CERT_FILE={file}", folder and f"SSL_CERT_DIR={folder}")))
+            raise ConfigurationError(f"no certificates can be read from {named}: {error}") from error
     elif sys.platform in ("win32", "darwin"):
         # The stores of these systems are no files: they are asked about each certificate.
         import truststore

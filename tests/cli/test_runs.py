@@ -70,7 +70,7 @@ def test_runs_lists_what_was_asked_and_how_it_stands(cli: Cli) -> None:
 
     head, second, first = ran.out.splitlines()
     assert head.split() == ["id", "when", "state", "steps", "tokens", "question"]
-    assert second.split()[3:] == ["interrupted", "0", "0", "second"]
+    assert second.split()[3:] == ["failed", "0", "0", "second"]
     assert first.split()[3:] == ["answered", "1", "17", "first\\e[31m", "question"]
 
 

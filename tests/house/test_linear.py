@@ -232,7 +232,7 @@ JWT = "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln-_x"
     [
         ("sk-learn-like-estimator-of-nothing", "sk-learn-like-estimator-of-nothing"),
         ("sk-sk-sk-sk-sk-0123456789", HIDDEN),
-        ("my-sk-proj-0123456789abcdef!", f"my-{HIDDEN}!"),
+        ("my-sk-proj-k3j9x2m7q1w8z5v4!", f"my-{HIDDEN}!"),
         ("sk-aaaaaaaaaaaaaaaaaa-hf_abcdefghijklmnopqrstuv", f"sk-aaaaaaaaaaaaaaaaaa-{HIDDEN}"),
         (JWT, HIDDEN),
         (f"Cookie: session={JWT}; next", f"Cookie: session={HIDDEN}; next"),

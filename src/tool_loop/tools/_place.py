@@ -144,7 +144,10 @@ def _check_new_name(spot: Place, path: str) -> None:
     new = "/".join([*map(os.fsdecode, spot.missing), os.fsdecode(spot.name)])
     if "\\" in new:
         raise invalid(f"no such file: {shown(path)}", f"names are parted by /: {path.replace(chr(92), '/')}")
-    if plain(new) != new:
+    if new.startswith(("~", "$HOME", "${HOME")) or "://" in path:
+        # A directory named ~ is removed by somebody one day, and then it is another one that goes.
+        raise invalid(f"no such file: {shown(path)}", "nothing is expanded here: give a path relative to the workspace")
+    if plain(new) != new or any(part != part.strip() for part in new.split("/")):
         raise invalid(f"a new file cannot have this name: {shown(path)}", "leave out what does not show as itself")
 
 

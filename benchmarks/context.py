@@ -146,8 +146,9 @@ def main() -> int:
         early, late = statistics.median(cost[9:49]), statistics.median(cost[-40:])
         print(f"\nCPU of the client per step: {early:.2f} ms from step 10 on, {late:.2f} ms at step {len(cost)}")
         # Flat, but for the one copy of the whole body that each request is.
-        if late > early * 1.4:
-            broken.append(f"a late step costs {late / early:.2f} times an early one, should be at most 1.4")
+        # The less a step costs by itself, the more shows what grows with the body: 260 KB at the end.
+        if late > early * 1.6:
+            broken.append(f"a late step costs {late / early:.2f} times an early one, should be at most 1.6")
     for line in broken:
         print(f"BOUND BROKEN  {line}", file=sys.stderr)
     return 1 if broken else 0

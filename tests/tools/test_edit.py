@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.tools.edit_proofs import crash_points, killed_runs
-from tool_loop import Agent, Limits, MemoryJournal, ScriptedLLM, ToolCall, ToolRegistry
+from tool_loop import Agent, Limits, MemoryJournal, Result, ScriptedLLM, ToolCall, ToolContext, ToolRegistry
 from tool_loop.audit.invariants import check
 from tool_loop.events import ApprovalDecided, ApprovalRequested, IntentRecorded, ToolReturned
 from tool_loop.ports import PendingApproval
 from tool_loop.testing import Faults, ProcessDied, die, run_virtual
+from tool_loop.toolbox.call import at_work
 from tool_loop.tools.edit import edit_tools
 from tool_loop.tools.workspace import Root
 
@@ -202,6 +205,43 @@ def test_an_edit_is_never_done_twice_and_never_in_doubt(home: Path, first: bool)
     assert errors(result) == []
     assert [bool(e.mark) for e in result.events if isinstance(e, IntentRecorded)].count(True) == (2 if first else 3)
     assert check(result.events) == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_edit_that_is_cancelled_is_looked_into_and_not_left_in_doubt(home: Path, late: bool) -> None:
+    """Ctrl-C while it works, before or after its one rename: the next attempt finds out which."""
+    real = edit_tools(Root(home), auto=True)[1]
+    started, go, over = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(context: ToolContext, **arguments: object) -> str:
+        told = real.func(context, **arguments) if late else ""
+        started.set()
+        assert go.wait(20)
+        told = told or real.func(context, **arguments)
+        over.set()
+        return told
+
+    async def main() -> Result:
+        journal = MemoryJournal()
+        first = Agent(ScriptedLLM(edit("1"), "done"), [replace(real, func=slow)], journal=journal)
+        task = asyncio.ensure_future(first.run("q", run_id="r"))
+        await asyncio.to_thread(started.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go.set()  # a thread cannot be stopped: what it was about to do, it does
+        await asyncio.to_thread(over.wait, 20)
+        for _ in range(10_000):  # until the loop has heard of its end
+            await asyncio.sleep(0)
+            if not at_work:
+                break
+        return await Agent(ScriptedLLM("done"), [real], journal=journal).resume("r")
+
+    result = asyncio.run(main())
+
+    assert errors(result) == []
+    assert (home / "a.txt").read_text() == "one\nEND\n"
+    assert check(result.run_events) == []
 
 
 def test_a_file_somebody_else_changed_after_the_crash_is_left_to_be_looked_at(home: Path) -> None:

@@ -98,7 +98,8 @@ def test_an_event_without_a_case_is_a_type_error(tmp_path: Path) -> None:
     text = (SRC / "state.py").read_text()
     assert case in text
     copy = tmp_path / "state_copy.py"
-    copy.write_text(re.sub(r"from \.(\w+) import", r"from tool_loop.\1 import", text.replace(case, "")))
+    absolute = re.sub(r"from \.(\w*) import", lambda found: f"from tool_loop{found[1] and '.'}{found[1]} import", text)
+    copy.write_text(absolute.replace(case, ""))
 
     command = [sys.executable, "-m", "mypy", "--config-file", SRC.parents[1] / "pyproject.toml", copy]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=SRC.parents[1])

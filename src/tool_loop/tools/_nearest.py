@@ -115,7 +115,13 @@ def _difference(want: list[str], real: list[str], equal: str = "") -> str:
     """What differs, where one sentence says it; `equal` when nothing does."""
     if want == real:
         return equal
-    return next((why for why, fold in _SAME_BUT_FOR if list(map(fold, want)) == list(map(fold, real))), "")
+    why = next((why for why, fold in _SAME_BUT_FOR if list(map(fold, want)) == list(map(fold, real))), "")
+    tabs = "\t" in "".join(real), "\t" in "".join(want)
+    if why and tabs[0] != tabs[1]:
+        # Said in words too: what differs does not show, and small models copy what they see.
+        mine, file = ("tabs (\\t)", "spaces") if tabs[1] else ("spaces", "tabs (\\t)")
+        return f"{why}: the file has {file} where 'old' has {mine}"
+    return why
 
 
 def _squeezed(line: str) -> str:

@@ -225,7 +225,7 @@ CATALOGUE: tuple[Failure, ...] = (
     Failure(
         "outcome_unknown",
         "tool",
-        "the process died while it ran",
+        "the process died, or the run was cancelled, while it ran",
         ("outcome_unknown",),
         "`read` and `idempotent` run again under the same key; `once` never: its probe tells, or a person, or the "
         "model is told to check",
@@ -259,8 +259,9 @@ CATALOGUE: tuple[Failure, ...] = (
         "loop",
         "cancelled, Ctrl-C",
         ("cancelled",),
-        "every open call gets a result, nothing is left running, the run can be resumed; a `once` call has a second "
-        "to land",
+        "it ends within its grace, however often it is cancelled; nothing is left running, open calls get a result, "
+        "the run can be resumed. A `once` call has a second to land (`Limits.grace_seconds`), else it is in doubt as "
+        "after a death",
     ),
     Failure(
         "write_fails",

@@ -26,8 +26,8 @@ from tool_loop.limits import Limits
 from tool_loop.ports import Emit, PendingApproval, Request
 from tool_loop.runtime.shield import UNWIND_SECONDS, done, settle
 
-GRACE = 0.3
-EARLY = 0.1  # when the cancel comes
+GRACE = 0.4
+EARLY = 0.3  # when the cancel comes: late enough for a busy machine to have begun what is to be cancelled
 SLACK = 1.0  # of a machine that has other things to do
 
 Leaving = Callable[[], AbstractAsyncContextManager[None]]

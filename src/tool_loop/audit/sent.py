@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tool_loop.runtime.strict import no_constant
 from tool_loop.transcript import AssistantMessage, Message, ToolMessage, UserMessage
 
 
@@ -68,17 +69,13 @@ def check_requests(bodies: Sequence[bytes]) -> list[Broken]:
     found: list[Broken] = []
     for n, body in enumerate(bodies):
         try:
-            read = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
+            read = json.loads(body.decode("utf-8"), parse_constant=no_constant)
         except ValueError as error:
             found.append(Broken("I3", n, "request", f"not valid JSON in UTF-8: {error}"))
             continue
         if not isinstance(read, dict) or ("tools" in read and not read["tools"]):
             found.append(Broken("I3", n, "request", "`tools` is there and empty"))
     return found
-
-
-def _no_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def unclean(text: str) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tool_loop.console.terminal import width
 from tool_loop.console.unseen import exact, exact_json
+from tool_loop.runtime.strict import once_each
 
 if TYPE_CHECKING:
     from tool_loop.console.terminal import Terminal
@@ -123,17 +124,10 @@ def _name(name: str) -> str:
 def _object(text: str) -> dict[str, object] | None:
     """The arguments; None where showing them field by field would not show what was sent."""
     try:
-        value = json.loads(text or "{}", object_pairs_hook=_each_once)
+        value = json.loads(text or "{}", object_pairs_hook=once_each)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name occurs twice")
-    return found
 
 
 def broken(line: str, columns: int) -> Iterator[str]:

@@ -12,12 +12,12 @@ Knows nothing about what is in the items; the dialects decide which ones are kep
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tool_loop.events import ToolCall
 from tool_loop.records import dataclass
+from tool_loop.runtime.strict import finite, no_constant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,7 +114,7 @@ def said(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 def _woven(message: AssistantMessage) -> list[Part] | None:
     try:
-        notes = json.loads(message.opaque, parse_constant=_no_json, parse_float=_finite, object_pairs_hook=said)
+        notes = json.loads(message.opaque, parse_constant=no_constant, parse_float=finite, object_pairs_hook=said)
     except (ValueError, RecursionError):
         return None
     found: list[Part] = []
@@ -138,14 +138,3 @@ def _woven(message: AssistantMessage) -> list[Part] | None:
                 return None
     # Notes that leave something out would lose a call whose result follows: the provider refuses that.
     return found if at == len(message.text) and next(calls, None) is None else None
-
-
-def _no_json(word: str) -> NoReturn:
-    raise ValueError(word)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(digits)  # it would come out as Infinity, which is no JSON
-    return number

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
+
+from tool_loop.runtime.strict import no_constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -79,11 +81,7 @@ def arguments_object(arguments: str) -> str:
     return arguments if isinstance(value, dict) else "{}"
 
 
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(constant)
-
-
-_STRICT: Final = json.JSONDecoder(parse_constant=_no_json)
+_STRICT: Final = json.JSONDecoder(parse_constant=no_constant)
 
 
 class Pieces:

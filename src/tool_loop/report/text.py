@@ -12,6 +12,8 @@ import math
 import re
 from typing import Any, Final
 
+from tool_loop.runtime.strict import once_each
+
 # Characters that a reader cannot see, or that change how their neighbours are read: controls, bidi
 # marks, zero-width and filler characters, "tags" and selectors (which smuggle text past the eye), line
 # separators that HTML does not break at, and halves of surrogate pairs (which cannot even be written as
@@ -69,7 +71,7 @@ def parsed(text: str) -> Any:
     if not text[:64].lstrip().startswith(("{", "[")):
         return None
     try:
-        value = json.loads(text, object_pairs_hook=_each_name_once)
+        value = json.loads(text, object_pairs_hook=once_each)
     except (ValueError, RecursionError):
         return None
     return value if _shallow(value, DEEPEST) else None
@@ -148,13 +150,6 @@ def _plain(text: str) -> str:
     except (ValueError, RecursionError):
         return text if text.strip() else _said(text)
     return _said(text)
-
-
-def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name occurs twice")
-    return found
 
 
 def _whole_lines(text: str) -> str:

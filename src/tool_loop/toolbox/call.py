@@ -12,7 +12,6 @@ import asyncio
 import inspect
 import json
 import logging
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.errors import ToolError, UsageError
 from tool_loop.runtime.shield import stopped, watched
+from tool_loop.runtime.strict import STRICT
 from tool_loop.runtime.threads import run_in_thread
 
 from .failures import bad_json, crashed, gave_up, not_an_object, timed_out, too_deep, unshowable
@@ -64,7 +64,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
     arguments nobody sent: `{"a": tru` is not `{"a": "tru"}`, and `{"a": 1}{"a": 2}` is not `{"a": 2}`.
     """
     try:
-        value = _STRICT.decode(text)
+        value = STRICT.decode(text)
         if "\\u" in text or not text.isascii():
             # An escape can spell half a character, which no later request could carry as UTF-8.
             json.dumps(value, ensure_ascii=False).encode()
@@ -133,29 +133,6 @@ def compiled(tool: str, schema: Mapping[str, Any], *, formats: bool = True) -> A
         return jsonschema_rs.validator_for(dict(schema), validate_formats=formats, offline=True)
     except ValueError as error:
         raise UsageError(f"tool {tool!r}: the schema of its parameters is not valid: {str(error)[:500]}") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {json.dumps(twice[:80])} occurs twice in one object")
-    return members
-
-
-def _constant(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"the number {digits[:40]} is too large")
-    return number
-
-
-_STRICT: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant, parse_float=_finite)
 
 
 def _depth(value: Any) -> int:

@@ -340,6 +340,15 @@ def test_a_failed_edit_carries_the_lines_that_are_really_there(root: Root, old: 
     assert error.hint == "use the text of in_file as 'old', exactly"
 
 
+def test_blanks_that_differ_are_counted_for_the_first_line_where_they_do(root: Root) -> None:
+    """They do not show, neither to a model nor to a person who reads the record."""
+    put(root, "app.py", SOURCE)
+
+    error = refused(lambda: edited(root, "app.py", "        x = 1\n\treturn x", "z"))
+
+    assert "'x = 1' begins with 1 tab in the file, with 8 spaces in 'old'" in error.message
+
+
 def test_what_differs_is_told_where_no_sentence_says_it(root: Root) -> None:
     put(root, "app.py", SOURCE)
 

@@ -116,12 +116,22 @@ def _difference(want: list[str], real: list[str], equal: str = "") -> str:
     if want == real:
         return equal
     why = next((why for why, fold in _SAME_BUT_FOR if list(map(fold, want)) == list(map(fold, real))), "")
-    tabs = "\t" in "".join(real), "\t" in "".join(want)
-    if why and tabs[0] != tabs[1]:
-        # Said in words too: what differs does not show, and small models copy what they see.
-        mine, file = ("tabs (\\t)", "spaces") if tabs[1] else ("spaces", "tabs (\\t)")
-        return f"{why}: the file has {file} where 'old' has {mine}"
+    # Said in words too, with the line: what differs does not show.
+    for mine, there in zip(want, real, strict=False):
+        if why and mine != there and _indent(mine) != _indent(there):
+            real_one, mine_one = _named(_indent(there)), _named(_indent(mine))
+            return f"{why}: {there.strip()[:60]!r} begins with {real_one} in the file, with {mine_one} in 'old'"
     return why
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _named(blanks: str) -> str:
+    counted = [(blanks.count("\t"), "tab"), (blanks.count(" "), "space")]
+    words = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counted if count]
+    return " and ".join(words) or "no blank"
 
 
 def _squeezed(line: str) -> str:

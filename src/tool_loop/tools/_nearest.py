@@ -1,9 +1,10 @@
 """The lines of a text that somebody probably meant, when the ones they gave are not in it.
 
 An edit that did not apply is mended by the model that asked for it, when it is told what is really
-there: a 1.5B model mended 4 of 4 with the nearest lines in the failure, word for word, and 0 of 8 with
-"not found" or "read it again". So this looks for them, within bounds. It never edits what it found:
-the nearest lines are an answer to the model and not a guess on its behalf.
+there. A 1.5B model (three cases, temperature 0.7) mended 6 of 9 with the nearest lines in the failure,
+word for word, and 0 of 9 with "not found"; what it never mended were tabs it had taken for spaces. So
+this looks for the lines, within bounds. It never edits what it found: the nearest lines are an answer to
+the model and not a guess on its behalf.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from tool_loop.events import ApprovalDecided, Event, IntentRecorded, ModelReplie
 from tool_loop.journal.memory import MemoryLog
 from tool_loop.limits import Limits
 from tool_loop.ports import Emit, PendingApproval, Request
-from tool_loop.runtime.shield import UNWIND_SECONDS, done, settle
+from tool_loop.runtime.grace import UNWIND_SECONDS
+from tool_loop.runtime.shield import done, settle
 
 GRACE = 0.4
 EARLY = 0.3  # when the cancel comes: late enough for a busy machine to have begun what is to be cancelled

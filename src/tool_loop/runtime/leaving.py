@@ -16,7 +16,8 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from .shield import UNWIND_SECONDS, done, left_behind, settle
+from .grace import UNWIND_SECONDS
+from .shield import done, left_behind, settle
 
 T = TypeVar("T")
 

@@ -28,15 +28,13 @@ from typing import Any, Generic, TypeVar
 from tool_loop.events import Event
 from tool_loop.ports import Emit, RunLog
 
+from .grace import UNWIND_SECONDS
 from .waiting import Waiter
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-# How long cancelled work may take to clean up. After that it is left behind: a run has to end within
-# a second of its deadline, whatever a tool or a server does.
-UNWIND_SECONDS = 0.8
 
 # asyncio holds its tasks weakly: one that ignores its cancellation would be destroyed midway.
 _left_behind: set[asyncio.Future[Any]] = set()

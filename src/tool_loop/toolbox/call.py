@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tool_loop.errors import ToolError, UsageError
+from tool_loop.runtime.grace import GRACE_SECONDS
 from tool_loop.runtime.shield import stopped, watched
 from tool_loop.runtime.strict import STRICT
 from tool_loop.runtime.threads import run_in_thread
@@ -41,10 +42,6 @@ MAX_DEPTH: Final = 100
 
 # A whole number written as a float, as in 5.0 or 5e0. Found inside a string it only costs a closer look.
 WHOLE_FLOAT: Final = re.compile(r"[0-9](?:\.0*(?![0-9])|[eE])")
-
-# How long a coroutine may take to clean up after it was told to stop. A run has to end within one
-# second of its deadline, and this leaves the loop the other half.
-GRACE_SECONDS: Final = 0.5
 
 
 # Keys of the calls that are being carried out in this process. A crash ends them, a cancel does not

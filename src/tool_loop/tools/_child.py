@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tool_loop.records import dataclass
+from tool_loop.runtime.grace import REAP_SECONDS
 
 # Heap of a child. ripgrep reserves 16 bytes for each match in a line and the whole of a line it has
 # to look at: one line of 1 GB took it to 17 GB. Within this it is refused the memory and ends.
 _HEAP_BYTES = 256 << 20
 _STDERR_BYTES = 16_384
 _START_SECONDS = 5.0
-_REAP_SECONDS = 0.4  # the harness around a tool gives it half a second to clean up
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ async def _end(transport: asyncio.SubprocessTransport, capture: _Capture) -> Non
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(transport.get_pid(), signal.SIGKILL)
     transport.close()
-    if await _settled(capture.gone, _REAP_SECONDS):
+    if await _settled(capture.gone, REAP_SECONDS):
         raise asyncio.CancelledError
 
 

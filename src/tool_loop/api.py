@@ -1,7 +1,7 @@
 """The front door: an `Agent` is a model, tools and limits; a run of it is one question.
 
-Puts the ports together (retrying around the model, the registry around the tools, a journal), opens
-a run and drives it with the loop in agent.py. Decides nothing about what happens in a run.
+Puts the ports together (retrying around the model, the registry around the tools, a journal), opens a run
+and drives it with the loop in agent.py. Decides nothing about what happens in it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from .agent import Driver
 from .budget import Budget, Budgeted, price_of
 from .chat import Chat
 from .errors import FatalError, UsageError
-from .events import Event, Example, Notice, RunContinued, RunStarted, Signal, ToolCall
+from .events import Event, Example, Notice, RetryWaiting, RunContinued, RunStarted, Signal, ToolCall
 from .journal.memory import MemoryJournal
 from .limits import Limits
+from .llm.pick import pick_llm
 from .llm.prices import Priced, Prices
 from .llm.retry import Retrying, RetryPolicy
-from .loop import approvals
+from .loop import approvals, notices
 from .loop.answers import Wanted
 from .loop.closing import CancelRequest, close, unless_cancelled
 from .loop.history import begun_with
 from .loop.moves import Hold
-from .loop.notices import telling_undeclared
 from .loop.opening import Question, opening, recorded_schema, run_id_of, sets_aside
+from .mistakes import check_agent, check_resume, check_run
 from .options import ResumeOptions, RunOptions, Subscriber, completed
 from .ports import LLM, AnswerSpec, Emit, Journal, PendingApproval, Reviewer, RunLog, Tools
 from .result import Result
@@ -47,12 +48,11 @@ DEFAULT_RETRY = RetryPolicy()
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
-
 
 class Agent:
     """A model with tools and limits. Holds no state of a run, so it can serve many at once.
 
+    `llm` is a model, or the name of one, for what `pick_llm` makes of it and of the environment.
     `tools` are `Tool`s, plain functions, or a `Tools` port of your own. `system` is the system prompt, or a
     function of the run's `deps` that makes it; a short default where nothing is said. `approve` says which
     calls need a person ("never", "effects", "always" or a function) and `reviewer` asks one; without a
@@ -67,7 +67,7 @@ class Agent:
 
     def __init__(
         self,
-        llm: LLM,
+        llm: LLM | str,
         tools: Iterable[Tool | Callable[..., Any]] | Tools = (),
         *,
         system: str | Callable[[Any], str] | None = None,
@@ -83,6 +83,8 @@ class Agent:
         check: Callable[[Any], object] | None = None,
         name: str = "",
     ) -> None:
+        check_agent(llm, tools, locals())
+        llm = pick_llm(llm) if isinstance(llm, str) else llm
         model: LLM = Priced(llm, prices) if prices is not None else llm
         self.llm: LLM = Retrying(model, retry) if retry is not None else model
         # A registry can be iterated too, and one that is rebuilt from its tools would lose its policy.
@@ -123,6 +125,8 @@ class Agent:
         Raises a `FatalError` when the run cannot go on (it stays on record and can be resumed), and
         `UsageError` when the id belongs to another question.
         """
+        if options or not isinstance(question, str):
+            check_run(question, options)
         form, run_id = None if answer is None else form_of(answer), run_id_of(question, options)
         asked = Question(
             question,
@@ -149,6 +153,8 @@ class Agent:
         The form of the answer is on record as a schema, so `Result.value` is plain JSON where no `answer` is
         given. What is not on record is given again: `deps`.
         """
+        if options:
+            check_resume(options)
         return await self._drive(run_id, None, None if answer is None else form_of(answer), options)
 
     @overload
@@ -182,6 +188,7 @@ class Agent:
         Leaving the block, however it is left, ends the run and waits until it is gone. At the end
         `events.result` holds the `Result`. Takes the same options as `run`.
         """
+        check_run(question, options)
         run_id = resume or run_id_of(question, options)
         if resume is None and not options.get("chat") and not options.get("continue_run"):
             options["run_id"] = run_id
@@ -320,14 +327,12 @@ class Agent:
 
             subscribers.append(log_events(run_id))
 
-        def emit(happening: Event | Signal) -> None:
-            for subscriber in subscribers:
-                try:
-                    subscriber(happening)
-                except Exception:
-                    logger.exception("a subscriber failed; the run goes on")
+        return notices.telling(subscribers, self.tools) if subscribers else _unwatched
 
-        return telling_undeclared(self.tools, emit) if subscribers else emit
+
+def _unwatched(it: Event | Signal) -> None:
+    if type(it) is RetryWaiting:
+        notices.waiting(it)
 
 
 def run_agent(

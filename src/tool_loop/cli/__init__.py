@@ -81,6 +81,10 @@ def _run(arguments: list[str]) -> int:
         args = parser.parse_args(arguments)
     except SystemExit as end:  # argparse has printed its help or its complaint
         return int(end.code or 0)
+    import logging
+
+    # What a warning says is in the view of the run, which a line in between would tear up.
+    logging.getLogger("tool_loop").addHandler(logging.NullHandler())
     try:
         code: int = import_module(f".{args.command}", __name__).run(args)
     except (BrokenPipeError, KeyboardInterrupt):

@@ -6,12 +6,14 @@ and is used up by the one `IntentRecorded` that names it. No allow means no run.
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from tool_loop import permissions, transcript
+from tool_loop.errors import UsageError
 from tool_loop.events import ApprovalDecided, ApprovalRequest, ApprovalRequested, IntentRecorded, ToolCall, ToolReturned
 from tool_loop.ports import PendingApproval, Preview, Reviewer, Tools
 from tool_loop.runtime.context import CURRENT
@@ -120,8 +122,8 @@ async def ask_person(driver: Driver, calls: Sequence[ToolCall]) -> bool:
             continue  # a standing answer to an earlier one covers it
         shown = pending(state, tools, call, seen[call.id])
         asked = await settle(_ask(driver.reviewer, shown), until=driver.until())
-        if asked.landed and asked.error:
-            logger.warning("the reviewer failed; the call goes on waiting", exc_info=asked.error)
+        if asked.landed:
+            _heard(asked.error)
         if asked.cancel:
             raise asked.cancel
         if asked.error:
@@ -227,5 +229,23 @@ def _bound(said: ApprovalDecided, shown: PendingApproval, tools: Tools) -> Appro
     return replace(said, call_id=shown.call.id, fingerprint=bound)
 
 
+def _heard(error: BaseException | None) -> None:
+    """A reviewer that cannot work would fail at every call, and the run would only seem to wait."""
+    if isinstance(error, UsageError):
+        raise error
+    if error:
+        logger.warning("the reviewer failed; the call goes on waiting", exc_info=error)
+
+
 async def _ask(reviewer: Reviewer, shown: PendingApproval) -> ApprovalDecided:
-    return await reviewer(shown)
+    said: object = await awaited(reviewer(shown))
+    if not isinstance(said, ApprovalDecided):
+        how = "return ApprovalDecided(pending.call.id, allowed=True)"
+        raise UsageError(f"a reviewer returns an ApprovalDecided, as in `{how}`; this one returned {said!r:.80}")
+    return said
+
+
+def awaited(answer: Awaitable[ApprovalDecided]) -> Awaitable[ApprovalDecided]:
+    if not inspect.isawaitable(answer):
+        raise UsageError("the reviewer has to be async: write `async def`; what it returned cannot be awaited")
+    return answer

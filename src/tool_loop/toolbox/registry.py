@@ -39,9 +39,10 @@ from tool_loop.ports import Effect, Emit, Preview, Tools, ToolSpec
 from .call import as_error, as_text, at_work, canonical, checked, parse_arguments, perform, ready
 from .conditions import specs_here
 from .failures import failure, kind_of, unknown_tool
+from .progress import Progress
 from .results import ToolResult
 from .signature import is_async
-from .tool import NotRun, Progress, Tool, ToolContext, as_tool, context_of, probe_arguments, tool
+from .tool import NotRun, Tool, ToolContext, as_tool, context_of, probe_arguments, tool
 
 if TYPE_CHECKING:
     from .drawn import Later
@@ -54,8 +55,6 @@ __all__ = [
 Approve: TypeAlias = Literal["never", "effects", "always"] | Callable[[ToolCall, Tool], bool]
 
 logger = logging.getLogger(__name__)
-# Without any handler Python prints errors to stderr, which belongs to the program and not to us.
-logging.getLogger("tool_loop").addHandler(logging.NullHandler())
 
 # Long enough for the message of any failure that happens before a tool and its limit are known.
 _USUAL_CHARS = 8_000

@@ -6,9 +6,9 @@ nor a schema validator.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, get_args, overload
 
 from tool_loop.errors import UsageError
-from tool_loop.events import ToolProgress
-from tool_loop.ports import Effect, Emit, Preview, ToolSpec
+from tool_loop.ports import Effect, Preview, ToolSpec
 from tool_loop.runtime.context import CURRENT, RunContext
+from tool_loop.runtime.lastresort import be_heard
 
-from .results import sendable
 from .schema import ArgumentSchema, checked_schema
 from .signature import (
     Signature,
@@ -34,6 +33,9 @@ from .signature import (
     reject_generators,
 )
 from .typed import TypedForm
+
+logger = logging.getLogger(__name__)
+be_heard()
 
 # What every provider accepts as a name.
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -87,30 +89,6 @@ class ToolContext(Generic[Deps]):
     def progress(self, text: str) -> None:
         """Show `text` to whoever watches the run. Works from any thread; ignored once the call is over."""
         self._say(text)
-
-
-class Progress:
-    """Carries what a tool says to the thread of the loop, for as long as its call is open."""
-
-    __slots__ = ("_call_id", "_emit", "_loop", "open")
-
-    def __init__(self, call_id: str, emit: Emit, loop: asyncio.AbstractEventLoop) -> None:
-        self._call_id = call_id
-        self._emit = emit
-        self._loop = loop
-        self.open = True
-
-    def __call__(self, text: str) -> None:
-        try:
-            # Through the loop also when it is the loop's own thread that speaks: subscribers are not
-            # made for other threads, and a subscriber that fails must not fail the tool.
-            self._loop.call_soon_threadsafe(self._show, sendable(str(text)))
-        except RuntimeError:
-            self.open = False  # the loop is closed; a thread that was given up on still talks
-
-    def _show(self, text: str) -> None:
-        if self.open:
-            self._emit(ToolProgress(self._call_id, text))
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,4 +323,7 @@ def as_tool(func: Any, *, name: str | None = None, description: str | None = Non
     if (not callable(func) and not isinstance(func, classmethod)) or isinstance(func, Tool):
         raise UsageError(f"a tool is made of a function, got {func!r}")
     named = name_of(func) if name is None else name
-    return Tool(named, docstring_of(func).description if description is None else description, None, func, **options)
+    said = docstring_of(func).description if description is None else description
+    if description is None and not said:
+        logger.warning("tool %s has no docstring, so a model is told nothing but its name: say what it does", named)
+    return Tool(named, said, None, func, **options)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .api import Agent, run_agent
     from .budget import Budget
+    from .chat import Chat
     from .errors import (
         BudgetSpent,
         ConfigurationError,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         JournalError,
         ProviderError,
         RunBusy,
+        RunCancelled,
         ToolError,
         ToolLoopError,
         UnknownRun,
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from .journal.memory import MemoryJournal
-    from .journal.runs import RunInfo
+    from .journal.runs import Record, RunInfo, WaitingCall
     from .journal.sqlite import SqliteJournal
     from .limits import Limits
     from .llm.anthropic.model import AnthropicMessages
@@ -76,6 +78,7 @@ _HOMES = {
     "ApprovalDecided": "events",
     "ApprovalRequest": "events",
     "ApprovalRequested": "events",
+    "Chat": "chat",
     "Compacted": "events",
     "Budget": "budget",
     "BudgetSpent": "errors",
@@ -103,6 +106,7 @@ _HOMES = {
     "PriceTable": "llm.prices",
     "ProviderError": "errors",
     "ReasoningDelta": "events",
+    "Record": "journal.runs",
     "Reminded": "events",
     "Request": "ports",
     "Restarted": "events",
@@ -112,6 +116,7 @@ _HOMES = {
     "RetryWaiting": "events",
     "Retrying": "llm.retry",
     "RunBusy": "errors",
+    "RunCancelled": "errors",
     "RunContinued": "events",
     "RunEnded": "events",
     "RunInfo": "journal.runs",
@@ -137,6 +142,7 @@ _HOMES = {
     "UnknownRun": "errors",
     "Usage": "events",
     "UsageError": "errors",
+    "WaitingCall": "journal.runs",
     "calculator": "tools",
     "coding_tools": "tools",
     "run_agent": "api",
@@ -153,6 +159,7 @@ __all__ = [
     "ApprovalRequested",
     "Budget",
     "BudgetSpent",
+    "Chat",
     "Compacted",
     "ConfigurationError",
     "Event",
@@ -177,6 +184,7 @@ __all__ = [
     "PriceTable",
     "ProviderError",
     "ReasoningDelta",
+    "Record",
     "Reminded",
     "Request",
     "Restarted",
@@ -186,6 +194,7 @@ __all__ = [
     "RetryWaiting",
     "Retrying",
     "RunBusy",
+    "RunCancelled",
     "RunContinued",
     "RunEnded",
     "RunInfo",
@@ -211,6 +220,7 @@ __all__ = [
     "UnknownRun",
     "Usage",
     "UsageError",
+    "WaitingCall",
     "calculator",
     "coding_tools",
     "run_agent",

@@ -17,8 +17,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.kit.browser import FLAGS, needs_browser, program
-
 APP = Path(__file__).parents[2] / "examples" / "web"
 PATIENCE_SECONDS = 30
 
@@ -211,21 +209,3 @@ def test_a_second_process_sees_decides_and_cancels_what_the_first_one_drives(sit
         assert other.records(kind("RunEnded"))[-1]["answer"] == "Done: order 7 is paid back"
         assert site.records(kind("RunEnded"))[-1]["answer"] == "Done: order 7 is paid back"
     assert site.refunds() == "7\n"
-
-
-@needs_browser
-def test_the_page_shows_a_conversation_in_a_browser(site: Site, tmp_path: Path) -> None:
-    site.start()
-    site.say("<b>hello</b>")
-    site.records(kind("RunEnded"))
-
-    command = [program() or "", *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
-    for patience in (3000, 10_000, 30_000):  # the page is never done: it is looked at after so many milliseconds
-        shown = subprocess.run(
-            [*command, f"--timeout={patience}", f"{site.url}/?chat=ann"], capture_output=True, timeout=90, check=True
-        ).stdout.decode()
-        if "You said" in shown.partition("<script>")[0]:
-            break
-
-    assert '<p class="you">&lt;b&gt;hello&lt;/b&gt;</p>' in shown
-    assert "You said: &lt;b&gt;hello&lt;/b&gt;" in shown

@@ -39,8 +39,14 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 def test_every_example_is_tried_here() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
-        "approvals.py", "crash.py", "own_tools.py", "progress_bar.py", "weather.py",
+        "approvals.py", "batch.py", "crash.py", "own_tools.py", "progress_bar.py", "weather.py",
     ]  # fmt: skip
+
+
+def test_a_batch_that_is_started_again_pays_for_nothing_twice(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["batch.py"])
+
+    assert run("batch.py")[0] == "30 rows, all answered\n" * 2
 
 
 def test_weather_offline_in_under_thirty_lines(run) -> None:

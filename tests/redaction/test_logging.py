@@ -376,7 +376,7 @@ def test_guarding_twice_adds_one_filter() -> None:
     guard()
     guard()
 
-    for name in ("httpx2", "httpcore2.http11", "tool_loop.api", "tool_loop.journal"):
+    for name in ("httpx2", "httpcore2.http11", "tool_loop.loop.approvals", "tool_loop.journal"):
         assert sum(isinstance(f, Scrubbing) for f in logging.getLogger(name).filters) == 1, name
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import logging
 import os
 import sys
 import time
@@ -46,6 +47,9 @@ from tool_loop.state import State, call_key
 
 from .actors import SimModel, SimPerson, Stage, executed_but_denied
 from .world import RUN, SimJournal, World
+
+# Tools crash here on purpose, thousands of times: a line on stderr for each tells nobody anything.
+logging.getLogger("tool_loop").addHandler(logging.NullHandler())
 
 ATTEMPTS = 24  # the last ones without faults: by then every run has to end
 CALM_AFTER = 8

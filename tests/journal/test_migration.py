@@ -90,7 +90,7 @@ def test_a_migration_that_is_cut_off_leaves_the_old_file(old: Path) -> None:
             return super().execute(statement, *values)  # type: ignore[arg-type]
 
     def connect(path: str, wait: float) -> sqlite3.Connection:
-        return sqlite3.connect(path, wait, isolation_level=None, check_same_thread=False, factory=Connection)
+        return sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False, factory=Connection)
 
     with pytest.raises(Died):
         SqliteJournal(old, connect=connect)

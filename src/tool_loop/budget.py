@@ -14,7 +14,6 @@ as a limit.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .errors import BudgetSpent, ProviderError, UsageError
-from .events import Compacted, ModelReplied, RunStarted, Usage
+from .events import Compacted, ModelReplied, Usage
 from .limits import LAST_WORD_TOKENS
 from .ports import LLM, Emit, Request
 from .runtime.context import CURRENT
@@ -97,12 +96,10 @@ class Budget:
         """
         if not self.name:
             raise UsageError("a budget that is restored needs a name, as in Budget(usd=5, name='nightly')")
-        for run in journal.runs():
-            events = journal.events(run.id)
-            if isinstance(events[0], RunStarted) and _budget_of(events[0].meta) == self.name:
-                for event in events:
-                    if isinstance(event, ModelReplied | Compacted):
-                        self.pay(_tokens(event.usage), event.cost or 0.0)
+        for run in journal.runs(meta={"budget": self.name}):
+            for event in journal.events(run.id):
+                if isinstance(event, ModelReplied | Compacted):
+                    self.pay(_tokens(event.usage), event.cost or 0.0)
         return self
 
     def pay(self, tokens: float, usd: float) -> None:
@@ -220,11 +217,3 @@ def price_of(llm: LLM, budget: Budget, prices: Any) -> Callable[[Usage], float |
 
 def _tokens(usage: Usage) -> float:
     return float((usage.input or 0) + (usage.output or 0))
-
-
-def _budget_of(meta: str) -> str:
-    try:
-        recorded = json.loads(meta)
-    except ValueError:
-        return ""
-    return str(recorded.get("budget", "")) if isinstance(recorded, dict) else ""

@@ -10,13 +10,12 @@ paid for again. Cancel goes down and approvals come up: a child that waits for a
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from .budget import Budget
 from .errors import FatalError, ToolError
-from .events import ApprovalRequest, ApprovalRequested, Event, Inner, RunStarted, Signal, ToolCall
+from .events import ApprovalRequest, ApprovalRequested, Event, Inner, Signal
 from .result import Result
 from .runtime.context import CURRENT, RunContext
 from .state import State
@@ -130,22 +129,4 @@ def started_for(outer: RunContext) -> dict[str, object]:
 
 def children_of(journal: Any, run_id: str) -> list[str]:
     """The runs that were started for this one, as their records say, oldest first."""
-    found = []
-    for run in reversed(journal.runs()):
-        first = journal.events(run.id)[0]
-        if isinstance(first, RunStarted) and _parent(first.meta) == run_id:
-            found.append(run.id)
-    return found
-
-
-def inner_run(state: State, call: ToolCall) -> str:
-    """The run of a sub-agent that this call waits for; "" for a call that waits for a decision itself."""
-    return state.inner.get(call.id, "")
-
-
-def _parent(meta: str) -> str:
-    try:
-        recorded = json.loads(meta)
-    except ValueError:
-        return ""
-    return str(recorded.get("parent", "")) if isinstance(recorded, dict) else ""
+    return [run.id for run in reversed(journal.runs(meta={"parent": run_id}))]

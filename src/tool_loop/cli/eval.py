@@ -35,6 +35,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--concurrency", type=int, default=1, metavar="N", help="runs at the same time; default 1")
     parser.add_argument("--output", "-o", metavar="FILE", help="the outcomes as JSON lines, one for each run")
     parser.add_argument("--max-usd", type=_options.amount, metavar="X", help="over all runs; needs tool-loop[prices]")
+    parser.set_defaults(no_save=False)
     _options.add_journal(parser)
     _options.add_model(parser)
 
@@ -58,7 +59,6 @@ async def _evaluate(args: Namespace) -> int:
     make, label = _model(args)
     budget = Budget(usd=args.max_usd, name=f"eval {label}") if args.max_usd else None
     outcomes = []
-    args.no_save = False
     journal = journal_to_write(args, lambda text: print(text, file=sys.stderr))
     with closing(journal) if hasattr(journal, "close") else nullcontext():
         async for outcome in run_all(plan, make, journal, label=label, budget=budget):

@@ -146,9 +146,10 @@ class Dialect(ABC):
         """The error as the person sees it, with what this dialect knows about a way out."""
         return error
 
+    @abstractmethod
     def answer_format(self, answer: AnswerSpec) -> dict[str, Any]:
         """What `answer_field` has to be for this form."""
-        raise NotImplementedError
+        ...
 
     def settings_for(self, request: Request) -> dict[str, Any]:
         """The settings as they go with this request.

@@ -14,6 +14,7 @@ from tool_loop.ports import Effect
 from tool_loop.toolbox.registry import ToolContext
 
 from .connection import ServerConnection
+from .listing import listed
 from .results import is_lost, text_of, told
 
 # Reverse-DNS, as the specification asks of whoever adds to `_meta`. The same over every retry and resume
@@ -58,8 +59,6 @@ class Caller:
 
     async def _same_as_before(self, client: Any) -> None:
         """The server was started again: is this still the tool that the model and the person were shown?"""
-        from .tools import listed
-
         try:
             tools, _ = await listed(client)
         except Exception as error:

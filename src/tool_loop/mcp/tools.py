@@ -23,12 +23,10 @@ from .calls import Caller
 from .config import load_servers
 from .connection import ServerConnection
 from .elicitation import asking
+from .listing import listed
 from .names import wire_names
 from .servers import McpServer
 
-# A server that never ends its list of tools, or has more than any model can choose from.
-PAGES: Final = 100
-MOST_TOOLS: Final = 1_000
 MOST_DESCRIPTION: Final = 10_000
 
 Notice: TypeAlias = Callable[[str], None]
@@ -136,21 +134,6 @@ class McpTools(Sequence[Tool]):
             if connection.server.offers(each.name):
                 seen.setdefault(each.name, each)
         return list(seen.values())
-
-
-async def listed(client: Any) -> tuple[list[Any], bool]:
-    """All tools a server has, page by page, and whether that was all. A list that has no end is cut."""
-    found: list[Any] = []
-    cursor = None
-    for _ in range(PAGES):
-        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
-        found += page.tools
-        cursor = page.next_cursor
-        if cursor is None:
-            return found[:MOST_TOOLS], len(found) <= MOST_TOOLS
-        if len(found) >= MOST_TOOLS:
-            break
-    return found[:MOST_TOOLS], False
 
 
 def _tool(connection: ServerConnection, each: Any, name: str) -> Tool:

@@ -70,10 +70,6 @@ def _quoted(word: str) -> Callable[[Json], str]:
     return lambda value: f"{word}: {short(value)}"
 
 
-def _examples(value: Json) -> str:
-    return f"for example {', '.join(map(short, value))}" if isinstance(value, list) and value else ""
-
-
 def _nothing(_: Json) -> str:
     return ""
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .errors import BudgetSpent, ProviderError, UsageError
-from .events import Compacted, ModelReplied, Usage
+from .events import Compacted, ModelReplied, ToolReturned, Usage
 from .limits import LAST_WORD_TOKENS
 from .ports import LLM, Emit, Request
 from .runtime.context import CURRENT
@@ -100,6 +100,8 @@ class Budget:
             for event in journal.events(run.id):
                 if isinstance(event, ModelReplied | Compacted):
                     self.pay(_tokens(event.usage), event.cost or 0.0)
+                elif isinstance(event, ToolReturned):  # what a sub-agent spent, in a run of its own
+                    self.pay(event.tokens, event.cost or 0.0)
         return self
 
     def pay(self, tokens: float, usd: float) -> None:

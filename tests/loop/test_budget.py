@@ -134,6 +134,17 @@ def test_a_restart_knows_what_was_spent() -> None:
         Budget(tokens=1).restore(journal)
 
 
+def test_a_restart_knows_what_sub_agents_spent_too() -> None:
+    journal, first = MemoryJournal(), Budget(tokens=500_000, name="nightly")
+    child = Agent(ScriptedLLM("found", usage=COST))
+    call = ToolCall("c", "ask", '{"task": "find"}')
+    parent = Agent(ScriptedLLM(call, "done", usage=COST), [child.as_tool("ask", "Asks.")], journal=journal)
+
+    parent.run_sync("?", budget=first)
+
+    assert Budget(tokens=500_000, name="nightly").restore(journal).spent_tokens == first.spent_tokens == 3_000
+
+
 def test_bounds_that_are_none_and_money_without_prices_are_refused() -> None:
     with pytest.raises(UsageError, match="above zero"):
         Budget(usd=0)
